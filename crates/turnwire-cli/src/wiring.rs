@@ -117,6 +117,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         library: Some(library.clone()),
         max_prompt_files: taken.prompt_file_bytes,
         policy: policy(&settings.approvals, store.as_ref()),
+        max_gathering: taken.gathering,
         ..kept_in(store.as_ref())
     });
     let options = AppOptions {

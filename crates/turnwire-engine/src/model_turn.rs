@@ -5,13 +5,12 @@
 
 use std::{
     collections::HashMap,
-    future::Future,
     mem,
     sync::{Arc, atomic::Ordering},
 };
 
 use futures::{FutureExt, StreamExt, future::join};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 use tracing::{Span, error, instrument, warn};
 use turnwire_contract::{
     CallId, Completeness, Event, Finish, ItemId, JournalError, ModelError, ModelPart, ModelStream,
@@ -19,9 +18,10 @@ use turnwire_contract::{
 };
 
 use crate::{
-    deadline::later,
     failures,
+    gathering::CountedAnswer,
     live_run::LiveRun,
+    model_wait::{ModelWait, WaitOutcome},
     output,
     prompt_files::FileError,
     retry,
@@ -32,6 +32,9 @@ use crate::{
 
 /// Maximum number of parts per batch when the model is faster than the journal.
 const MAX_PARTS_AT_ONCE: usize = 64;
+
+/// A model that has this many parts ready at once does not wait for more.
+const ENOUGH_PARTS: usize = 16;
 
 /// Result of calls in an answer with an unreadable part.
 const CALLED_WITH_A_GAP: &str = "a part of the answer with this call could not be read, so the \
@@ -141,7 +144,8 @@ struct TurnRecorder<'a> {
     run: &'a LiveRun,
     context: &'a RunContext,
     turn: u32,
-    deadline: Instant,
+    waiting: ModelWait<'a>,
+    _counted: CountedAnswer,
     /// Whether any output was recorded that a client may have seen.
     has_spoken: bool,
     open_block: OpenBlock,
@@ -176,9 +180,10 @@ impl<'a> TurnRecorder<'a> {
     fn new(run: &'a LiveRun, context: &'a RunContext, turn: u32) -> Self {
         let state = run.state();
         Self {
-            deadline: later(Instant::now(), state.limits().model_total),
+            waiting: ModelWait::new(run, state.limits()),
             run,
             context,
+            _counted: context.gathering.begin(),
             turn,
             has_spoken: false,
             open_block: OpenBlock::Nothing,
@@ -191,7 +196,7 @@ impl<'a> TurnRecorder<'a> {
         }
     }
 
-    async fn ask(&self) -> WaitOutcome<Result<ModelStream, TurnError>> {
+    async fn ask(&mut self) -> WaitOutcome<Result<ModelStream, TurnError>> {
         let (request, mut prompt) = {
             let state = self.run.state();
             (Arc::clone(state.request()), state.prompt())
@@ -207,7 +212,7 @@ impl<'a> TurnRecorder<'a> {
             Ok(permit) => permit,
             Err(problem) => return WaitOutcome::Ready(Err(TurnError::File(problem))),
         };
-        let asked = self.wait_for(self.context.model.stream(prompt)).await;
+        let asked = self.waiting.wait_for(self.context.model.stream(prompt)).await;
         drop(permit);
         match asked {
             WaitOutcome::Ready(answer) => WaitOutcome::Ready(answer.map_err(TurnError::Error)),
@@ -227,7 +232,7 @@ impl<'a> TurnRecorder<'a> {
             WaitOutcome::Stopped => return Ok(TurnOutcome::Stopped),
         };
         loop {
-            let mut next = match self.wait_for(parts.next()).await {
+            let mut next = match self.waiting.wait_for(parts.next()).await {
                 WaitOutcome::Ready(next) => Some(next),
                 WaitOutcome::TimedOut => return Ok(TurnOutcome::Failed(TurnError::TimedOut)),
                 WaitOutcome::Stopped => return Ok(TurnOutcome::Stopped),
@@ -266,22 +271,14 @@ impl<'a> TurnRecorder<'a> {
                     next = parts.next().now_or_never();
                 }
             }
+            let appended_at = Instant::now();
             self.record_taken().await?;
-        }
-    }
-
-    /// Waits for the model, up to its timeout or a stop. Only the model future is dropped, never an
-    /// append.
-    async fn wait_for<T>(&self, model: impl Future<Output = T>) -> WaitOutcome<T> {
-        let silence = self.run.state().limits().model_silence;
-        let until = self.deadline.min(later(Instant::now(), silence));
-        tokio::select! {
-            // A stop takes precedence over a part that is ready.
-            biased;
-            () = self.run.stopped() => WaitOutcome::Stopped,
-            // The next worker repeats the turn.
-            () = self.run.handover_requested() => WaitOutcome::Stopped,
-            got = timeout_at(until, model) => got.map_or(WaitOutcome::TimedOut, WaitOutcome::Ready),
+            if n_taken < ENOUGH_PARTS {
+                let window = self.context.gathering.window();
+                if self.waiting.pause_until(appended_at + window).await {
+                    return Ok(TurnOutcome::Stopped);
+                }
+            }
         }
     }
 
@@ -510,10 +507,4 @@ impl<'a> TurnRecorder<'a> {
         self.record_taken().await?;
         Ok(TurnOutcome::Failed(TurnError::Error(error)))
     }
-}
-
-enum WaitOutcome<T> {
-    Ready(T),
-    TimedOut,
-    Stopped,
 }

@@ -9,8 +9,8 @@ use tokio_util::task::TaskTracker;
 use turnwire_contract::{BlobStore, Model, RunOutcome, RunStore, ToolServers};
 
 use crate::{
-    concurrency::ConcurrencyLimits, policy::ApprovalPolicy, prompt_files::PromptFiles,
-    toolbox::Toolbox,
+    concurrency::ConcurrencyLimits, gathering::Gathering, policy::ApprovalPolicy,
+    prompt_files::PromptFiles, toolbox::Toolbox,
 };
 
 /// Dependencies of a run.
@@ -28,6 +28,7 @@ pub(crate) struct RunContext {
     /// Decides which calls need an approval.
     pub(crate) policy: ApprovalPolicy,
     pub(crate) concurrency: ConcurrencyLimits,
+    pub(crate) gathering: Arc<Gathering>,
     /// Number of unreadable answer parts, over all runs.
     pub(crate) skipped_parts: Arc<AtomicU64>,
 }

@@ -27,6 +27,7 @@ use crate::{
     clock_and_ids::ClockAndIds,
     concurrency::ConcurrencyLimits,
     failures,
+    gathering::{Gathering, MAX_GATHERING},
     lease_keeper::LeaseKeeper,
     live_run::{LiveRun, Stop},
     memory::{MemoryBlobStore, MemoryJournal, MemoryRunStore, MemoryShares},
@@ -79,6 +80,9 @@ pub struct EngineParts {
     pub heartbeat: Duration,
     /// Approval policy, in addition to what tools and requests specify.
     pub policy: ApprovalPolicy,
+    /// Maximum time between two appends to an answer, reached when many are streamed at once. Zero
+    /// appends every part when it arrives.
+    pub max_gathering: Duration,
 }
 
 impl Default for EngineParts {
@@ -99,6 +103,7 @@ impl Default for EngineParts {
             clock_and_ids: Arc::new(ClockAndIds::system()),
             heartbeat: HEARTBEAT,
             policy: ApprovalPolicy::default(),
+            max_gathering: MAX_GATHERING,
         }
     }
 }
@@ -127,6 +132,7 @@ pub(crate) struct Engine {
     pub(crate) leave: CancellationToken,
     pub(crate) lease_keeper: LeaseKeeper,
     pub(crate) concurrency: ConcurrencyLimits,
+    pub(crate) gathering: Arc<Gathering>,
     /// Number of unreadable answer parts.
     pub(crate) skipped_parts: Arc<AtomicU64>,
     /// Number of runs ended by a limit, by limit.
@@ -141,6 +147,7 @@ impl Runs {
         let files = PromptFiles::new(parts.library.clone(), parts.max_prompt_files);
         Self(Arc::new(Engine {
             files: Arc::new(files),
+            gathering: Arc::new(Gathering::up_to(parts.max_gathering)),
             parts,
             live: Mutex::default(),
             tasks: TaskTracker::new(),

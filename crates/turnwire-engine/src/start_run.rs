@@ -174,6 +174,7 @@ impl Runs {
             heartbeat: parts.heartbeat,
             policy: parts.policy.clone(),
             concurrency: self.0.concurrency.clone(),
+            gathering: Arc::clone(&self.0.gathering),
             skipped_parts: Arc::clone(&self.0.skipped_parts),
         };
         lock(&self.0.live).insert(run.id().clone(), Arc::clone(&run));

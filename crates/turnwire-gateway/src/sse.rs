@@ -2,19 +2,27 @@
 //!
 //! Axum's own writer sends its heartbeat as a comment with a blank line, from which the official
 //! Python client reads an empty event if the stream has an `id:`. Some clients lose a frame whose
-//! last line arrives in another read. So the bytes are made here: one chunk per frame, and a
+//! last line arrives in another read. So the bytes are made here: chunks of whole frames, and a
 //! heartbeat of one line, which every client skips.
 
-use std::{convert::Infallible, fmt::Write, time::Duration};
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use axum::{
     body::Body,
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
-use futures::{Stream, StreamExt, stream};
-use tokio::time::{Instant, sleep_until};
+use bytes::{Bytes, BytesMut};
+use futures::{
+    FutureExt, Stream, StreamExt,
+    future::{BoxFuture, Pending, ready},
+    stream::BoxStream,
+};
+use tokio::time::{Instant, Sleep, sleep};
 use turnwire_contract::JournalError;
 
 use crate::app::App;
@@ -49,21 +57,26 @@ impl SseFrame {
 
     /// The bytes of the frame.
     pub fn bytes(&self) -> Bytes {
-        let mut text = String::with_capacity(self.data.len() + 64);
+        let mut text = String::with_capacity(self.data.len() + 96);
         if let Some(event) = self.event {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "event: {event}");
+            push_line(&mut text, "event: ", event);
         }
         if let Some(id) = &self.id {
-            let _ = writeln!(text, "id: {id}");
+            push_line(&mut text, "id: ", id);
         }
         // JSON contains no raw line breaks; this handles other data.
         for line in self.data.split(['\n', '\r']) {
-            let _ = writeln!(text, "data: {line}");
+            push_line(&mut text, "data: ", line);
         }
         text.push('\n');
         Bytes::from(text)
     }
+}
+
+fn push_line(text: &mut String, name: &str, value: &str) {
+    text.push_str(name);
+    text.push_str(value);
+    text.push('\n');
 }
 
 /// The last bytes of a stream that ends before its run does.
@@ -98,13 +111,12 @@ pub(crate) fn event_stream_with(
     frames: impl Stream<Item = Result<Bytes, JournalError>> + Send + 'static,
     early_end: EarlyEnd,
 ) -> Response {
-    let open = app.metrics().stream("sse");
-    let frames = until_streams_end(app, frames, early_end);
-    let body = with_heartbeat(frames, app.options().heartbeat).map(move |bytes| {
-        let _ = &open;
-        Ok::<_, Infallible>(bytes)
+    let EarlyEnd { closing, journal_lost } = early_end;
+    let pieces = frames.map(move |frame| match frame {
+        Ok(frame) => Piece::Frame(frame),
+        Err(_) => Piece::Last(Ok(journal_lost.clone())),
     });
-    response(Body::from_stream(body))
+    body_of(app, pieces, Ok(closing))
 }
 
 /// A stream that cannot go on. Its connection breaks, so that the client knows.
@@ -118,23 +130,23 @@ pub(crate) fn breaking_event_stream(
     app: &App,
     frames: impl Stream<Item = Result<Bytes, BrokenStream>> + Send + 'static,
 ) -> Response {
+    let pieces = frames.map(|frame| match frame {
+        Ok(frame) => Piece::Frame(frame),
+        Err(broken) => Piece::Last(Err(broken)),
+    });
+    body_of(app, pieces, Err(BrokenStream))
+}
+
+fn body_of(
+    app: &App,
+    pieces: impl Stream<Item = Piece> + Send + 'static,
+    closing: Result<Bytes, BrokenStream>,
+) -> Response {
     let open = app.metrics().stream("sse");
-    let state = Some((Box::pin(app.streams_end()), Box::pin(frames)));
-    let frames = stream::unfold(state, |state| async move {
-        let (mut end, mut frames) = state?;
-        let next = tokio::select! {
-            biased;
-            () = &mut end => Err(BrokenStream),
-            next = frames.next() => next?,
-        };
-        let rest = next.is_ok().then_some((end, frames));
-        Some((next, rest))
-    });
-    let ping = || Ok(Bytes::from_static(PING));
-    let body = with_pings(frames, app.options().heartbeat, ping).inspect(move |_| {
+    let chunks = Chunks::new(pieces, app.options().heartbeat, Some((app.streams_end(), closing)));
+    response(Body::from_stream(chunks.inspect(move |_| {
         let _ = &open;
-    });
-    response(Body::from_stream(body))
+    })))
 }
 
 fn response(body: Body) -> Response {
@@ -147,49 +159,139 @@ fn response(body: Body) -> Response {
     (headers, body).into_response()
 }
 
-/// `frames` until the streams of `app` end or the journal cannot be read, then the early end.
-fn until_streams_end(
-    app: &App,
-    frames: impl Stream<Item = Result<Bytes, JournalError>> + Send + 'static,
-    early_end: EarlyEnd,
-) -> impl Stream<Item = Bytes> + Send + 'static {
-    let state = Some((Box::pin(app.streams_end()), Box::pin(frames), early_end));
-    stream::unfold(state, |state| async move {
-        let (mut end, mut frames, early_end) = state?;
-        let next = tokio::select! {
-            biased;
-            () = &mut end => return Some((early_end.closing, None)),
-            next = frames.next() => next?,
-        };
-        match next {
-            Ok(frame) => Some((frame, Some((end, frames, early_end)))),
-            Err(_) => Some((early_end.journal_lost, None)),
-        }
-    })
-}
-
 /// `frames`, and a comment after every `silence` without one.
 pub fn with_heartbeat(
     frames: impl Stream<Item = Bytes> + Send + 'static,
     silence: Duration,
 ) -> impl Stream<Item = Bytes> + Send {
-    with_pings(frames, silence, || Bytes::from_static(PING))
+    let never: Option<(Pending<()>, _)> = None;
+    let chunks = Chunks::new(frames.map(Piece::Frame), silence, never);
+    chunks.filter_map(|chunk| ready(chunk.ok()))
 }
 
-fn with_pings<T: Send>(
-    frames: impl Stream<Item = T> + Send + 'static,
+/// What a chunk is made of.
+#[derive(Debug)]
+enum Piece {
+    Frame(Bytes),
+    /// Nothing follows.
+    Last(Result<Bytes, BrokenStream>),
+}
+
+/// A chunk with this many bytes is not made larger.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The chunks of a body. All frames that are ready become one chunk, and so one write; none is held
+/// back for those that follow. A chunk has whole frames only.
+///
+/// The timer for the heartbeat is not set again for every chunk: when it fires, it is set to the
+/// time that is due by then.
+struct Chunks {
+    pieces: BoxStream<'static, Piece>,
+    /// The last chunk, if it is known.
+    last: Option<Result<Bytes, BrokenStream>>,
+    is_over: bool,
+    /// Completes when the streams of the server end, with the last chunk for that.
+    end: Option<(BoxFuture<'static, ()>, Result<Bytes, BrokenStream>)>,
     silence: Duration,
-    ping: impl Fn() -> T + Send + 'static,
-) -> impl Stream<Item = T> + Send {
-    let state = (Box::pin(frames), ping);
-    stream::unfold(state, move |(mut frames, ping)| async move {
-        let next = tokio::select! {
-            biased;
-            frame = frames.next() => frame?,
-            () = sleep_until(Instant::now() + silence) => ping(),
-        };
-        Some((next, (frames, ping)))
-    })
+    silent_since: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Chunks {
+    fn new(
+        pieces: impl Stream<Item = Piece> + Send + 'static,
+        silence: Duration,
+        end: Option<(impl Future<Output = ()> + Send + 'static, Result<Bytes, BrokenStream>)>,
+    ) -> Self {
+        Self {
+            pieces: pieces.boxed(),
+            last: None,
+            is_over: false,
+            end: end.map(|(end, closing)| (end.boxed(), closing)),
+            silence,
+            silent_since: Instant::now(),
+            timer: Box::pin(sleep(silence)),
+        }
+    }
+
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Option<Result<Bytes, BrokenStream>> {
+        let (end, closing) = self.end.as_mut()?;
+        let has_ended = end.as_mut().poll(context).is_ready();
+        has_ended.then(|| closing.clone())
+    }
+
+    /// Takes the frames that are ready.
+    fn gather(&mut self, context: &mut Context<'_>) -> Option<Bytes> {
+        let mut chunk = Bytes::new();
+        let mut several = BytesMut::new();
+        while several.len() < CHUNK_BYTES {
+            match self.pieces.poll_next_unpin(context) {
+                Poll::Ready(Some(Piece::Frame(frame))) if chunk.is_empty() => chunk = frame,
+                Poll::Ready(Some(Piece::Frame(frame))) => {
+                    if several.is_empty() {
+                        several.reserve(8 * (chunk.len() + frame.len()));
+                        several.extend_from_slice(&chunk);
+                    }
+                    several.extend_from_slice(&frame);
+                }
+                Poll::Ready(Some(Piece::Last(last))) => {
+                    self.last = Some(last);
+                    break;
+                }
+                Poll::Ready(None) => {
+                    self.is_over = true;
+                    break;
+                }
+                Poll::Pending => break,
+            }
+        }
+        let chunk = if several.is_empty() { chunk } else { several.freeze() };
+        (!chunk.is_empty()).then_some(chunk)
+    }
+
+    /// Whether a heartbeat is due.
+    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while self.timer.as_mut().poll(context).is_ready() {
+            let due = self.silent_since + self.silence;
+            let is_due = due <= Instant::now();
+            self.timer.as_mut().reset(if is_due { due + self.silence } else { due });
+            if is_due {
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Stream for Chunks {
+    type Item = Result<Bytes, BrokenStream>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if this.is_over {
+            return Poll::Ready(None);
+        }
+        let last = this.last.take().or_else(|| this.poll_end(context));
+        if let Some(last) = last {
+            this.is_over = true;
+            return Poll::Ready(Some(last));
+        }
+        if let Some(chunk) = this.gather(context) {
+            this.silent_since = Instant::now();
+            return Poll::Ready(Some(Ok(chunk)));
+        }
+        if let Some(last) = this.last.take() {
+            this.is_over = true;
+            return Poll::Ready(Some(last));
+        }
+        if this.is_over {
+            return Poll::Ready(None);
+        }
+        this.poll_silence(context).map(|()| {
+            this.silent_since = Instant::now();
+            Some(Ok(Bytes::from_static(PING)))
+        })
+    }
 }
 
 #[cfg(test)]

@@ -72,8 +72,8 @@ struct Batch<'a> {
 impl Batch<'_> {
     /// Executes a statement about all runs of the batch: `{before} (…) {after}`.
     async fn ask(&mut self, before: &str, after: &str) -> Result<Vec<Row>, DatabaseError> {
-        let pairs = self.dialect.pairs("$1", "$2");
-        let sql = format!("{before} (select pairs.one, pairs.other from {pairs}) {after}");
+        let zipped = self.dialect.zip(&["$1", "$2"]);
+        let sql = format!("{before} (select zipped.c1, zipped.c2 from {zipped}) {after}");
         let tenants: Vec<&str> = self.runs.iter().map(|run| run.tenant.as_str()).collect();
         let run_ids: Vec<&str> = self.runs.iter().map(|run| run.run_id.as_str()).collect();
         self.transaction.query(&sql, &[Value::Texts(&tenants), Value::Texts(&run_ids)]).await

@@ -20,12 +20,17 @@ pub(crate) struct EncodedEntries {
 }
 
 impl EncodedEntries {
-    pub(crate) fn new(entries: &[Entry]) -> Result<Self, DatabaseError> {
-        let bodies = entries.iter().map(encode).collect::<Result<_, _>>()?;
+    pub(crate) fn new<'a>(
+        entries: impl IntoIterator<Item = &'a Entry>,
+    ) -> Result<Self, DatabaseError> {
+        let (mut names, mut bodies) = (Vec::new(), Vec::new());
         // The column is only a lookup key, and no client can ask for an id with a NUL character. An
         // id invented by the model must not prevent the end of a run.
-        let name = |entry: &Entry| entry.id.as_str().replace('\0', "\u{fffd}");
-        Ok(Self { names: entries.iter().map(name).collect(), bodies })
+        for entry in entries {
+            names.push(entry.id.as_str().replace('\0', "\u{fffd}"));
+            bodies.push(encode(entry)?);
+        }
+        Ok(Self { names, bodies })
     }
 
     pub(crate) fn names(&self) -> Vec<&str> {
@@ -52,8 +57,8 @@ pub(crate) async fn add(
     let encode = EncodedEntries::new(entries)?;
     let sql = format!(
         "insert into entries (tenant, run_id, conversation_id, id, entry)
-         select $1, $2, $3, pairs.one, pairs.other from {} where true order by pairs.n",
-        dialect.pairs("$4", "$5")
+         select $1, $2, $3, zipped.c1, zipped.c2 from {} where true order by zipped.n",
+        dialect.zip(&["$4", "$5"])
     );
     let values = [
         Value::Text(tenant.as_str()),

@@ -35,6 +35,10 @@ const POLL_UNNOTIFIED: Duration = Duration::from_millis(200);
 /// Polling interval with notifications.
 const POLL_NOTIFIED: Duration = Duration::from_secs(1);
 
+/// Polling interval of silent runs that this process writes. Others write to them only if they have
+/// taken them over unnoticed.
+const POLL_OWN: Duration = Duration::from_secs(2);
+
 /// Maximum number of runs per query.
 const AT_ONCE: usize = 512;
 
@@ -76,7 +80,9 @@ impl Follower {
         notes_changes: bool,
         stop: CancellationToken,
     ) {
-        let poll_loop = PollLoop { follower: self, tails, source, outage, notes_changes };
+        let last_own_look = Instant::now();
+        let poll_loop =
+            PollLoop { follower: self, tails, source, outage, notes_changes, last_own_look };
         stop.run_until_cancelled_owned(Box::pin(poll_loop.go_on())).await;
     }
 }
@@ -87,6 +93,8 @@ struct PollLoop {
     source: Source,
     outage: Arc<Availability>,
     notes_changes: bool,
+    /// When the runs were polled that this process writes.
+    last_own_look: Instant,
 }
 
 impl PollLoop {
@@ -132,9 +140,11 @@ impl PollLoop {
     async fn look_at_all(&mut self) -> Result<(), DatabaseError> {
         lock(&self.follower.told).clear();
         self.tails.sweep();
-        let runs = self.tails.followed();
-        self.catch_up(runs).await?;
-        let runs = self.tails.followed();
+        self.catch_up(self.due()).await?;
+        let runs = self.due();
+        if self.last_own_look.elapsed() >= POLL_OWN {
+            self.last_own_look = Instant::now();
+        }
         for some in runs.chunks(AT_ONCE) {
             for run_id in self.source.gone(some).await? {
                 let tenant = self.tails.find(&run_id).map(|tail| tail.tenant().clone());
@@ -144,6 +154,15 @@ impl PollLoop {
             }
         }
         Ok(())
+    }
+
+    /// Returns the runs to poll now.
+    fn due(&self) -> Vec<KnownHead> {
+        if self.last_own_look.elapsed() >= POLL_OWN {
+            self.tails.followed()
+        } else {
+            self.tails.followed_elsewhere()
+        }
     }
 
     /// Reads `runs` until none has new events.

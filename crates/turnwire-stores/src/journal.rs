@@ -14,6 +14,7 @@ use crate::{
     pages::{self, Head},
     reader::RunReader,
     store::Store,
+    writer::Append,
 };
 
 #[async_trait]
@@ -118,7 +119,9 @@ impl Store {
         let run_id = first.run_id.clone();
         let progress = self.progress_after(tenant, &batch).await;
         let (is_over, is_noted) = (ending.is_some(), ending.is_some() || progress.is_some());
-        let appended = self.0.writer.append(tenant, batch, ending, progress).await;
+        let (tenant, new_run) = (tenant.clone(), None);
+        let append = Append { tenant, events: batch, ending, progress, new_run };
+        let appended = self.0.writer.append(append).await;
         if is_over || appended.is_err() {
             self.0.tails.progress().forget(&run_id);
         }

@@ -45,6 +45,7 @@ mod progress;
 mod reader;
 mod retention;
 mod rows;
+mod run_ends;
 mod run_listing;
 mod run_store;
 mod shared_pages;

@@ -230,6 +230,14 @@ impl LiveTails {
         tails.values().filter_map(|tail| tail.followed_from()).collect()
     }
 
+    /// Like [`Self::followed`], without the runs that this process has written last: others write
+    /// them only after a takeover.
+    pub(crate) fn followed_elsewhere(&self) -> Vec<KnownHead> {
+        let tails = lock(&self.by_run);
+        let elsewhere = tails.values().filter(|tail| tail.state().written.is_none());
+        elsewhere.filter_map(|tail| tail.followed_from()).collect()
+    }
+
     /// Like [`Self::followed`], but only for `run_ids`.
     pub(crate) fn followed_of(&self, run_ids: impl IntoIterator<Item = RunId>) -> Vec<KnownHead> {
         let tails = lock(&self.by_run);

@@ -13,10 +13,10 @@ use turnwire_contract::{
 use crate::{
     Store,
     database::{DatabaseError, Dialect, Row, Transaction, Value},
-    deletion,
-    entries::{self, EncodedEntries},
-    failures::{decode, encode, rolled_back},
+    deletion, entries,
+    failures::{decode, rolled_back},
     rows::append_forced_end,
+    run_ends,
     run_listing::MAX_LISTED,
 };
 
@@ -106,7 +106,7 @@ impl RunRecords for Store {
         let tenant = TenantId::from(row.text(0)?);
         let mut transaction = self.0.database.begin().await?;
         let (dialect, ending) = (self.0.database.dialect(), RunEnd { outcome, entries });
-        store_end(&mut *transaction, dialect, &tenant, run_id, &ending).await?;
+        run_ends::store(&mut *transaction, dialect, &[(&tenant, run_id, &ending)]).await?;
         Ok(transaction.commit().await?)
     }
 
@@ -143,7 +143,7 @@ impl RunRecords for Store {
         let mut transaction = self.0.database.begin().await?;
         append_forced_end(&mut *transaction, tenant, run_id, &outcome, at).await?;
         let ending = RunEnd { outcome, entries: Vec::new() };
-        store_end(&mut *transaction, dialect, tenant, run_id, &ending).await?;
+        run_ends::store(&mut *transaction, dialect, &[(tenant, run_id, &ending)]).await?;
         transaction.commit().await?;
         self.0.tails.release(run_id);
         Ok(())
@@ -294,49 +294,6 @@ pub(crate) async fn lock_finished_run(
         Some("active") => Err(StoreError::Unfinished(run_id.clone())),
         Some(_) => Ok(()),
     }
-}
-
-/// Stores the end of a run in the same transaction. Does nothing if the run is not active.
-pub(crate) async fn store_end(
-    transaction: &mut dyn Transaction,
-    dialect: &'static Dialect,
-    tenant: &TenantId,
-    run_id: &RunId,
-    ending: &RunEnd,
-) -> Result<(), DatabaseError> {
-    let end = format!(
-        "update runs set state = 'finished', outcome = $3, finished_at = {now}, worker = '',
-             waiting_by = null, changed_at = {now}
-         where tenant = $1 and id = $2 and state = 'active'
-         returning tenant, id, conversation_id",
-        now = dialect.now
-    );
-    let (tenant_id, outcome) = (tenant, encode(&ending.outcome)?);
-    let (tenant, run) = (Value::Text(tenant.as_str()), Value::Text(run_id.as_str()));
-    let outcome = Value::Text(&outcome);
-    if dialect.writes_in_with {
-        let sql = format!(
-            "with ended as ({end}),
-                  gone as (delete from wishes using ended
-                           where wishes.tenant = ended.tenant and wishes.run_id = ended.id)
-             insert into entries (tenant, run_id, conversation_id, id, entry)
-             select ended.tenant, ended.id, ended.conversation_id, pairs.one, pairs.other
-             from ended, {} order by pairs.n",
-            dialect.pairs("$4", "$5")
-        );
-        let added = EncodedEntries::new(&ending.entries)?;
-        let (names, bodies) = (added.names(), added.bodies());
-        let values = [tenant, run, outcome, Value::Texts(&names), Value::Texts(&bodies)];
-        return transaction.query(&sql, &values).await.map(drop);
-    }
-    let ended = transaction.query(&end, &[tenant, run, outcome]).await?;
-    let Some(row) = ended.first() else {
-        return Ok(());
-    };
-    let (conversation_id, added) = (row.optional_text(2)?, &ending.entries);
-    entries::add(transaction, dialect, tenant_id, Some(run_id), conversation_id, added).await?;
-    let pending_commands = "delete from wishes where tenant = $1 and run_id = $2";
-    transaction.query(pending_commands, &[tenant, run]).await.map(drop)
 }
 
 fn unknown(run_id: &RunId) -> StoreError {

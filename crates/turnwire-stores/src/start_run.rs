@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
-use turnwire_contract::{Created, NewRun, RequestKey, RunId, RunProgress, RunSummary, StoreError};
+use tokio::time::{Instant, sleep, timeout};
+use turnwire_contract::{
+    Created, JournalError, NewRun, RequestKey, RunId, RunProgress, RunSummary, StoreError,
+};
 
 use crate::{
     Store, conversations,
@@ -14,6 +16,7 @@ use crate::{
     progress::SummaryColumns,
     rows::{EventRow, new_tag, to_rows},
     run_store::{lock_finished_run, run_of_key},
+    writer::{Append, NewRunRow},
 };
 
 /// Lifetime of an idempotency key: one day.
@@ -24,10 +27,16 @@ const KEYS_HOLD_FOR_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 const RETRY_FOR: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a run that is created in a batch waits for its commit. The client waits meanwhile.
+const MAX_WAIT: Duration = Duration::from_secs(6);
+
 impl Store {
     /// Inserts `run`. After a lost response the insert is retried, and finds the run if the first
     /// attempt succeeded.
     pub(crate) async fn create_run(&self, run: &NewRun) -> Result<Created, StoreError> {
+        if is_standalone(run) && !run.beginning.is_empty() {
+            return self.create_in_batch(run).await;
+        }
         let encoded = EncodedRun::of(run)?;
         let until = Instant::now() + RETRY_FOR;
         let mut created = self.try_create(&encoded).await;
@@ -53,18 +62,51 @@ impl Store {
         created
     }
 
+    /// Inserts a run that depends on no other row, in one commit with the appends of other runs. The
+    /// writer retries after a lost response.
+    async fn create_in_batch(&self, run: &NewRun) -> Result<Created, StoreError> {
+        let (progress, run_id) = (RunProgress::after(&run.beginning), &run.run_id);
+        let summary = SummaryColumns::of(&progress);
+        let append = Append {
+            tenant: run.request.tenant.clone(),
+            events: run.beginning.clone(),
+            ending: None,
+            progress: None,
+            new_run: Some(NewRunRow {
+                created_at: run.created_at.as_micros(),
+                request: encode(&*run.request)?,
+                model: model_column(run),
+                input_text: RunSummary::text_of(&run.request),
+                tools: summary.tools,
+                n_calls: summary.n_calls,
+            }),
+        };
+        // Set before the append, as for every other append.
+        self.0.tails.progress().set(run_id, progress);
+        let appended = timeout(MAX_WAIT, self.0.writer.append(append)).await;
+        let error = match appended {
+            Ok(Ok(())) => {
+                self.0.summarized.notify_waiters();
+                return Ok(Created::Begun);
+            }
+            Ok(Err(error)) => error,
+            Err(late) => JournalError::Unavailable(late.to_string()),
+        };
+        self.0.tails.progress().forget(run_id);
+        Err(match error {
+            JournalError::Conflict { .. } => StoreError::Exists(name_of(run_id)),
+            JournalError::Rejected { reason, .. } => StoreError::Rejected(reason),
+            JournalError::Unavailable(_) | JournalError::NotFound(_) => {
+                // The run may exist with this worker's lease, although it will not be executed
+                // here.
+                self.0.heartbeats.mark_uncertain(run_id);
+                StoreError::Unavailable(error.to_string())
+            }
+        })
+    }
+
     async fn try_create(&self, encoded: &EncodedRun<'_>) -> Result<Created, StoreError> {
-        let (database, dialect) = (&self.0.database, self.0.database.dialect());
-        let (run, worker) = (encoded.run, self.0.worker.as_str());
-        if is_standalone(run) && dialect.writes_in_with {
-            let alone = RunLinks::default();
-            let (sql, values) = encoded.in_one_statement(dialect, &alone, worker);
-            return match database.query(&sql, &values).await {
-                Err(DatabaseError::UniqueViolation(_)) => Err(self.why_taken(run).await?),
-                inserted => Ok(inserted.map(|_| encoded.created())?),
-            };
-        }
-        let mut transaction = database.begin().await?;
+        let mut transaction = self.0.database.begin().await?;
         match self.write(&mut *transaction, encoded).await {
             Ok(before) => {
                 transaction.commit().await?;
@@ -72,7 +114,7 @@ impl Store {
             }
             Err(CreateError::Taken) => {
                 transaction.rollback().await;
-                Err(self.why_taken(run).await?)
+                Err(self.why_taken(encoded.run).await?)
             }
             Err(CreateError::Store(refusal)) => Err(rolled_back(transaction, refusal).await),
         }
@@ -144,6 +186,10 @@ impl From<DatabaseError> for CreateError {
     }
 }
 
+fn model_column(run: &NewRun) -> String {
+    run.request.model.replace('\0', "")
+}
+
 fn name_of(run_id: &RunId) -> String {
     format!("run `{run_id}`")
 }
@@ -196,8 +242,7 @@ impl<'a> EncodedRun<'a> {
         let rejected = |error: DatabaseError| StoreError::Rejected(error.to_string());
         let rows = to_rows(&run.beginning).map_err(rejected)?;
         let request = encode(&*run.request)?;
-        let (model, text) =
-            (run.request.model.replace('\0', ""), RunSummary::text_of(&run.request));
+        let (model, text) = (model_column(run), RunSummary::text_of(&run.request));
         let summary = SummaryColumns::of(&RunProgress::after(&run.beginning));
         Ok(Self { run, request, model, text, summary, rows, tag: new_tag() })
     }

@@ -80,9 +80,9 @@ impl Pins for Store {
             // The `where` clause prevents SQLite from parsing `on conflict` as a join.
             let sql = format!(
                 "insert into pins (tenant, server, tool, definition)
-                 select $1, $2, pairs.one, pairs.other from {} where pairs.one <> ''
+                 select $1, $2, zipped.c1, zipped.c2 from {} where zipped.c1 <> ''
                  on conflict (tenant, server, tool) do nothing",
-                self.0.database.dialect().pairs("$3", "$4")
+                self.0.database.dialect().zip(&["$3", "$4"])
             );
             let values = [
                 Value::Text(tenant.as_str()),

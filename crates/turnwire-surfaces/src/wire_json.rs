@@ -31,7 +31,8 @@ fn in_escapes(text: serde_json::Result<String>) -> String {
 /// JSON text with these characters as escapes. They are valid only inside strings, where an escape
 /// means the same.
 pub(crate) fn escaped(json: &str) -> Cow<'_, str> {
-    if !json.contains(is_unwelcome) {
+    // Almost all frames are plain ASCII, and their bytes are compared many at a time.
+    if json.bytes().all(|byte| byte < 0x7f) || !json.contains(is_unwelcome) {
         return Cow::Borrowed(json);
     }
     let mut out = String::with_capacity(json.len() + 16);

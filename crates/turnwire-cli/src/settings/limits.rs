@@ -9,7 +9,7 @@ use std::{
 
 use serde::Deserialize;
 use toml::Table;
-use turnwire::Limits;
+use turnwire::{Limits, engine::EngineParts};
 use turnwire_gateway::{AdmissionLimits, AppOptions, HttpLimits, RequestLimits};
 
 use super::file::{RawTable, read_table};
@@ -80,6 +80,7 @@ section! {
     connection_timeout_sec: NonZeroU64,
     write_timeout_sec: NonZeroU64,
     keep_alive_sec: NonZeroU64,
+    max_gathering_ms: u64,
     socket_timeout_sec: NonZeroU64,
     max_socket_message_bytes: NonZeroUsize,
     max_socket_messages_per_sec: NonZeroU32,
@@ -105,11 +106,13 @@ pub(crate) struct ServerLimits {
     pub(crate) prompt_file_bytes: usize,
     /// Maximum time without data on a stream.
     pub(crate) heartbeat: Duration,
+    /// Maximum time between two appends to an answer.
+    pub(crate) gathering: Duration,
 }
 
 impl Default for ServerLimits {
     fn default() -> Self {
-        let options = AppOptions::default();
+        let (options, parts) = (AppOptions::default(), EngineParts::default());
         Self {
             http: HttpLimits::default(),
             requests: options.requests,
@@ -117,8 +120,9 @@ impl Default for ServerLimits {
             background_time: options.background_time,
             body_bytes: options.body_limit,
             file_bytes: options.upload_limit,
-            prompt_file_bytes: turnwire::engine::EngineParts::default().max_prompt_files,
+            prompt_file_bytes: parts.max_prompt_files,
             heartbeat: options.heartbeat,
+            gathering: parts.max_gathering,
         }
     }
 }
@@ -158,6 +162,7 @@ fn of_server(raw: &RawLimits) -> ServerLimits {
     set(&mut limits.file_bytes, raw.max_file_bytes.map(NonZeroUsize::get));
     set(&mut limits.prompt_file_bytes, raw.max_prompt_file_bytes.map(NonZeroUsize::get));
     set(&mut limits.heartbeat, raw.keep_alive_sec.map(seconds));
+    set(&mut limits.gathering, raw.max_gathering_ms.map(Duration::from_millis));
     set_admission(&mut limits.admission, raw);
     set_requests(&mut limits.requests, raw);
     set_http(&mut limits.http, raw);

@@ -374,6 +374,40 @@ async fn a_tool_waits_until_its_watcher_has_seen_the_start() {
     assert_eq!(prop.n_calls(), 1);
 }
 
+/// Many answers at once are appended to less often, so that their words share rows and commits. An
+/// answer alone is as prompt as its model, and no word waits for longer than the bound.
+#[tokio::test(start_paused = true)]
+async fn the_words_of_many_answers_share_appends() {
+    const PACE: Duration = Duration::from_millis(20);
+    let appends_with_text = async |n_runs: usize, max_gathering: Duration| {
+        let log = Arc::new(SlowLog::default());
+        let words = (0..40).map(|n| format!("{n} "));
+        let model = Scripted::new([Turn::new().text_in(words)]).looping().paced(PACE);
+        let runs = Runs::new(EngineParts {
+            journal: log.clone(),
+            any_model: Some(Arc::new(model)),
+            max_gathering,
+            ..EngineParts::default()
+        });
+        let began = tokio::time::Instant::now();
+        let answers = (0..n_runs).map(async |_| {
+            let run = runs.start(RunRequest::new("m", vec![Item::user("hi")])).await.unwrap();
+            run.outcome().await
+        });
+        join_all(answers).await;
+        let late = began.elapsed().saturating_sub(PACE * 40);
+        assert!(late <= max_gathering + PACE, "{n_runs} answers end {late:?} late");
+        let texts = log.texts.lock().unwrap();
+        assert_eq!(texts.iter().sum::<usize>(), 40 * n_runs);
+        texts.iter().filter(|n| **n > 0).count()
+    };
+    let bound = Duration::from_millis(40);
+    assert_eq!(appends_with_text(1, bound).await, 40);
+    assert_eq!(appends_with_text(1000, Duration::ZERO).await, 40_000);
+    let shared = appends_with_text(1000, bound).await;
+    assert!((15_000..=25_000).contains(&shared), "{shared} appends for 40,000 words");
+}
+
 /// What a fast model has ready is written in one go, up to a bound.
 #[tokio::test(start_paused = true)]
 async fn parts_that_are_ready_share_an_append() {

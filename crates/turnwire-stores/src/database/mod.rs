@@ -53,7 +53,7 @@ pub(crate) enum Value<'a> {
     Integer(i64),
     OptionalInteger(Option<i64>),
     Bytes(&'a [u8]),
-    /// For [`Dialect::texts`] and [`Dialect::pairs`].
+    /// For [`Dialect::texts`] and [`Dialect::zip`].
     Texts(&'a [&'a str]),
     Integers(&'a [i64]),
 }
@@ -141,7 +141,7 @@ pub(crate) struct Dialect {
     lower: fn(&str) -> String,
     texts: fn(&str) -> String,
     integers: fn(&str) -> String,
-    pairs: fn(&str, &str) -> String,
+    zip: fn(&[&str]) -> String,
 }
 
 impl Dialect {
@@ -171,10 +171,10 @@ impl Dialect {
         (self.integers)(parameter)
     }
 
-    /// Returns a table that zips two [`Value::Texts`] of the same length: row number `n`, `one` and
-    /// `other`.
-    pub(crate) fn pairs(&self, one: &str, other: &str) -> String {
-        (self.pairs)(one, other)
+    /// Returns a table `zipped` of several [`Value::Texts`] of the same length: row number `n`, and
+    /// the texts as `c1`, `c2`, ….
+    pub(crate) fn zip(&self, lists: &[&str]) -> String {
+        (self.zip)(lists)
     }
 }
 

@@ -49,8 +49,11 @@ static DIALECT: Dialect = Dialect {
     later: |micros| format!("clock_timestamp() + {micros}::bigint * interval '1 microsecond'"),
     texts: |list| format!("unnest({list}::text[]) as list(value)"),
     integers: |list| format!("unnest({list}::bigint[]) as list(value)"),
-    pairs: |one, other| {
-        format!("unnest({one}::text[], {other}::text[]) with ordinality as pairs(one, other, n)")
+    zip: |lists| {
+        let columns: Vec<String> = (1..=lists.len()).map(|n| format!("c{n}")).collect();
+        let lists: Vec<String> = lists.iter().map(|list| format!("{list}::text[]")).collect();
+        let (lists, columns) = (lists.join(", "), columns.join(", "));
+        format!("unnest({lists}) with ordinality as zipped({columns}, n)")
     },
 };
 

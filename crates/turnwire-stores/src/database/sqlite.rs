@@ -41,13 +41,20 @@ static DIALECT: Dialect = Dialect {
     texts: |list| format!("json_each({list})"),
     integers: |list| format!("json_each({list})"),
     // Materialized first: a direct join would scan one list for every element of the other.
-    pairs: |one, other| {
-        format!(
-            "(with ones as materialized (select key, value from json_each({one})),
-                   others as materialized (select key, value from json_each({other}))
-              select ones.key as n, ones.value as one, others.value as other
-              from ones join others on others.key = ones.key) as pairs"
-        )
+    zip: |lists| {
+        let each = |write: &dyn Fn(usize, &str) -> String| -> Vec<String> {
+            lists.iter().zip(1..).map(|(list, n)| write(n, list)).collect()
+        };
+        let tables = each(&|n, list| {
+            format!("l{n} as materialized (select key, value from json_each({list}))")
+        });
+        let columns = each(&|n, _| format!("l{n}.value as c{n}"));
+        let joins = each(&|n, _| match n {
+            1 => "l1".to_owned(),
+            _ => format!("join l{n} on l{n}.key = l1.key"),
+        });
+        let (tables, columns, joins) = (tables.join(", "), columns.join(", "), joins.join(" "));
+        format!("(with {tables} select l1.key as n, {columns} from {joins}) as zipped")
     },
 };
 

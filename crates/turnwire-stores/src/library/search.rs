@@ -237,10 +237,10 @@ impl Inner {
         let places: Vec<&str> = places.iter().map(String::as_str).collect();
         let sql = format!(
             "select p.number, p.attachment, p.place from {} join passages as p
-                 on p.attachment = cast(pairs.one as bigint)
-                     and p.place = cast(pairs.other as bigint)
+                 on p.attachment = cast(zipped.c1 as bigint)
+                     and p.place = cast(zipped.c2 as bigint)
              where p.tenant = $3",
-            self.database.dialect().pairs("$1", "$2")
+            self.database.dialect().zip(&["$1", "$2"])
         );
         let values =
             [Value::Texts(&attachments), Value::Texts(&places), Value::Text(tenant.as_str())];

@@ -32,6 +32,7 @@ use crate::{
     outage::{Availability, Backoff},
     progress::SummaryColumns,
     rows::{EventRow, new_tag, to_rows},
+    run_ends::EndOfRun,
     sync::lock,
 };
 
@@ -51,6 +52,30 @@ const QUEUE: usize = 4096;
 const BATCH_JOBS: usize = 512;
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
+/// What a caller appends to one run.
+pub(crate) struct Append {
+    pub(crate) tenant: TenantId,
+    /// Not empty.
+    pub(crate) events: Vec<Arc<RecordedEvent>>,
+    pub(crate) ending: Option<RunEnd>,
+    /// What a list says about the run from now on, if it changes.
+    pub(crate) progress: Option<SummaryColumns>,
+    /// The run itself, if these are its first events.
+    pub(crate) new_run: Option<NewRunRow>,
+}
+
+/// The row of a new run that has no conversation, continues no run and has no key.
+#[derive(Debug)]
+pub(crate) struct NewRunRow {
+    pub(crate) created_at: i64,
+    pub(crate) request: String,
+    pub(crate) model: String,
+    pub(crate) input_text: String,
+    /// Names of tools, as a JSON array.
+    pub(crate) tools: String,
+    pub(crate) n_calls: i64,
+}
+
 /// A queued append.
 pub(crate) struct Job {
     tenant: TenantId,
@@ -62,12 +87,23 @@ pub(crate) struct Job {
     ending: Option<RunEnd>,
     /// What a list says about the run from now on, if it changes.
     progress: Option<Box<SummaryColumns>>,
+    new_run: Option<Box<NewRunRow>>,
     answer: oneshot::Sender<Result<(), JournalError>>,
 }
 
 impl Job {
     fn first(&self) -> Seq {
         self.events.first().map_or(Seq::START, |first| first.seq)
+    }
+
+    fn end(&self) -> Option<EndOfRun<'_>> {
+        Some((&self.tenant, &self.run_id, self.ending.as_ref()?))
+    }
+
+    /// Whether nobody would execute the run that this creates: its client was told that it was not
+    /// created.
+    fn is_abandoned(&self) -> bool {
+        self.new_run.is_some() && self.answer.is_closed()
     }
 
     fn conflict(&self) -> JournalError {
@@ -106,25 +142,22 @@ pub(crate) struct WriterHandle {
 type AtWorkSince = Arc<Mutex<Option<Instant>>>;
 
 impl WriterHandle {
-    /// Appends `events` of one run, which must not be empty.
-    pub(crate) async fn append(
-        &self,
-        tenant: &TenantId,
-        events: Vec<Arc<RecordedEvent>>,
-        ending: Option<RunEnd>,
-        progress: Option<SummaryColumns>,
-    ) -> Result<(), JournalError> {
+    /// Writes `append` with those of other runs.
+    pub(crate) async fn append(&self, append: Append) -> Result<(), JournalError> {
+        let Append { tenant, events, ending, progress, new_run } = append;
         let Some(first) = events.first() else { return Ok(()) };
         let run_id = first.run_id.clone();
         let rows = to_rows(&events).map_err(|error| JournalError::Rejected {
             run_id: run_id.clone(),
             reason: error.to_string(),
         })?;
-        let bytes = rows.iter().map(|row| row.body.len()).sum();
+        let in_run = new_run.as_ref().map_or(0, |run| run.request.len() + run.input_text.len());
+        let bytes = in_run + rows.iter().map(|row| row.body.len()).sum::<usize>();
         let (answer, answered) = oneshot::channel();
         let tag = new_tag();
-        let (tenant, progress) = (tenant.clone(), progress.map(Box::new));
-        let job = Job { tenant, run_id, tag, events, rows, bytes, ending, progress, answer };
+        let (progress, new_run) = (progress.map(Box::new), new_run.map(Box::new));
+        let job =
+            Job { tenant, run_id, tag, events, rows, bytes, ending, progress, new_run, answer };
         self.requests.send(Request::Append(job)).await.map_err(|_| closed())?;
         answered.await.unwrap_or_else(|_| Err(closed()))
     }

@@ -13,12 +13,12 @@ use crate::{
     },
     notify::postgres::{GROWN, payloads},
     rows::EventRow,
-    run_store::store_end,
+    run_ends::{self, EndOfRun},
 };
 
 /// First the fence: inserts the first row of each append, at a seq that must be free. Then the
-/// remaining rows of the appends that succeeded, and what lists say about their runs. The same
-/// statement notifies followers.
+/// remaining rows of the appends that succeeded, what lists say about their runs, and the runs that
+/// are new. The same statement notifies followers.
 const WRITE: &str = "with first as ( \
         insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
         select * from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], \
@@ -36,7 +36,16 @@ const WRITE: &str = "with first as ( \
             waiting_by = case when s.waiting = 1 then $19 end, changed_at = clock_timestamp() \
         from unnest($20::text[], $21::text[], $22::bigint[], $23::bigint[], $24::bigint[]) \
             as s(run_id, tools, n_calls, n_failed_calls, waiting) \
-        where runs.id = s.run_id and s.run_id in (select run_id from first)) \
+        where runs.id = s.run_id and s.run_id in (select run_id from first)), \
+    created as ( \
+        insert into runs (id, tenant, created_at, request, worker, model, input_text, tools, \
+            n_calls, changed_at) \
+        select c.id, c.tenant, c.created_at, c.request, $19, c.model, c.input_text, c.tools, \
+            c.n_calls, clock_timestamp() \
+        from unnest($25::text[], $26::text[], $27::bigint[], $28::text[], $29::text[], \
+            $30::text[], $31::text[], $32::bigint[]) \
+            as c(id, tenant, created_at, request, model, input_text, tools, n_calls) \
+        where c.id in (select run_id from first)) \
     select run_id from first \
     union all \
     select pg_notify($17, news)::text from unnest($18::text[]) as news";
@@ -101,14 +110,9 @@ impl PostgresBatchWriter {
         let mut transaction = self.connection.begin(time).await?;
         let (connection, worker) = (transaction.connection(), self.worker.as_str());
         let winners = insert(connection, jobs, worker, sender.as_deref(), time).await?;
-        for job in jobs {
-            if let Some(ending) = &job.ending
-                && winners.iter().any(|winner| winner == job.run_id.as_str())
-            {
-                let (tenant, run_id) = (&job.tenant, &job.run_id);
-                store_end(&mut transaction, self.dialect, tenant, run_id, ending).await?;
-            }
-        }
+        let won = |job: &&Job| winners.iter().any(|winner| winner == job.run_id.as_str());
+        let ends: Vec<EndOfRun<'_>> = jobs.iter().filter(won).filter_map(Job::end).collect();
+        run_ends::store(&mut transaction, self.dialect, &ends).await?;
         Box::new(transaction).commit().await?;
         Ok(winners)
     }
@@ -159,18 +163,20 @@ async fn insert(
     time: Duration,
 ) -> Result<Vec<String>, DatabaseError> {
     let (mut first, mut rest) = (Columns::default(), Columns::default());
-    for job in jobs {
+    let jobs = || jobs.iter().filter(|job| !job.is_abandoned());
+    for job in jobs() {
         let mut rows = job.rows.iter();
         if let Some(row) = rows.next() {
             first.add(job, row);
         }
         rows.for_each(|row| rest.add(job, row));
     }
-    let heads = || jobs.iter().filter_map(|job| Some((&job.run_id, job.events.last()?.seq)));
+    let heads = || jobs().filter_map(|job| Some((&job.run_id, job.events.last()?.seq)));
     let notifications = sender.map(|sender| payloads(sender, heads())).unwrap_or_default();
     let query = first.bind(sqlx::query_scalar(WRITE));
     let query = rest.bind(query).bind(GROWN).bind(notifications);
-    let query = Summaries::of(jobs).bind(query.bind(worker));
+    let query = Summaries::of(jobs()).bind(query.bind(worker));
+    let query = NewRuns::of(jobs()).bind(query);
     let mut answer: Vec<String> = in_time(time, query.fetch_all(connection)).await?;
     // A notification adds an empty row.
     answer.retain(|run_id| !run_id.is_empty());
@@ -188,7 +194,7 @@ struct Summaries<'a> {
 }
 
 impl<'a> Summaries<'a> {
-    fn of(jobs: &'a [Job]) -> Self {
+    fn of(jobs: impl Iterator<Item = &'a Job>) -> Self {
         let mut columns = Self::default();
         for job in jobs {
             let Some(progress) = &job.progress else { continue };
@@ -208,6 +214,49 @@ impl<'a> Summaries<'a> {
             .bind(self.n_calls)
             .bind(self.n_failed_calls)
             .bind(self.waiting)
+    }
+}
+
+/// New runs as column arrays, for a bulk insert.
+#[derive(Default)]
+struct NewRuns<'a> {
+    run_id: Vec<&'a str>,
+    tenant: Vec<&'a str>,
+    created_at: Vec<i64>,
+    request: Vec<&'a str>,
+    model: Vec<&'a str>,
+    input_text: Vec<&'a str>,
+    tools: Vec<&'a str>,
+    n_calls: Vec<i64>,
+}
+
+impl<'a> NewRuns<'a> {
+    fn of(jobs: impl Iterator<Item = &'a Job>) -> Self {
+        let mut columns = Self::default();
+        for job in jobs {
+            let Some(run) = &job.new_run else { continue };
+            columns.run_id.push(job.run_id.as_str());
+            columns.tenant.push(job.tenant.as_str());
+            columns.created_at.push(run.created_at);
+            columns.request.push(&run.request);
+            columns.model.push(&run.model);
+            columns.input_text.push(&run.input_text);
+            columns.tools.push(&run.tools);
+            columns.n_calls.push(run.n_calls);
+        }
+        columns
+    }
+
+    fn bind(self, statement: Statement<'a>) -> Statement<'a> {
+        statement
+            .bind(self.run_id)
+            .bind(self.tenant)
+            .bind(self.created_at)
+            .bind(self.request)
+            .bind(self.model)
+            .bind(self.input_text)
+            .bind(self.tools)
+            .bind(self.n_calls)
     }
 }
 

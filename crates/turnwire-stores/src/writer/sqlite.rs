@@ -1,15 +1,15 @@
 //! Batches in SQLite: one transaction, row by row.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, slice, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::time::timeout;
 
-use super::{BatchWriter, Job, probe_sql};
+use super::{BatchWriter, Job, NewRunRow, probe_sql};
 use crate::{
     database::{Database, DatabaseError, STATEMENT_TIMEOUT, Transaction, Value},
     rows::EventRow,
-    run_store::store_end,
+    run_ends::{self, EndOfRun},
 };
 
 /// A seq conflict inserts nothing. Any other conflict is an error.
@@ -38,36 +38,91 @@ impl SqliteBatchWriter {
 
     async fn try_to_write(&self, jobs: &[Job]) -> Result<Vec<bool>, DatabaseError> {
         let mut transaction = self.database.begin().await?;
+        let wanted = jobs.iter().filter(|job| !job.is_abandoned());
+        let firsts: Vec<JobRow<'_>> = wanted.filter_map(JobRow::first_of).collect();
+        let won = insert(&mut *transaction, &firsts).await?;
         let mut kept = Vec::with_capacity(jobs.len());
         for job in jobs {
-            kept.push(self.write_job(&mut *transaction, job).await?);
+            let is_kept = match JobRow::first_of(job) {
+                Some(first) if !won.contains(job.run_id.as_str()) => {
+                    has_our_tag(&mut *transaction, job, first.row).await?
+                }
+                _ => true,
+            };
+            kept.push(is_kept);
         }
-        transaction.commit().await?;
-        Ok(kept)
-    }
-
-    async fn write_job(
-        &self,
-        transaction: &mut dyn Transaction,
-        job: &Job,
-    ) -> Result<bool, DatabaseError> {
-        let Some((first, rest)) = job.rows.split_first() else { return Ok(true) };
-        if !insert(transaction, job, first).await? {
-            return has_our_tag(transaction, job, first).await;
+        let winners = || jobs.iter().filter(|job| won.contains(job.run_id.as_str()));
+        let rest: Vec<JobRow<'_>> = winners().flat_map(JobRow::rest_of).collect();
+        for row in &rest {
+            if insert(&mut *transaction, slice::from_ref(row)).await?.is_empty() {
+                return Err(DatabaseError::UniqueViolation(format!("seq {}", row.row.first)));
+            }
         }
-        for row in rest {
-            if !insert(transaction, job, row).await? {
-                return Err(DatabaseError::UniqueViolation(format!("place {}", row.first)));
+        for job in winners() {
+            if let Some(run) = &job.new_run {
+                self.insert_run(&mut *transaction, job, run).await?;
             }
         }
         let dialect = self.database.dialect();
-        if let Some(progress) = &job.progress {
-            progress.store(transaction, dialect, &job.run_id, &self.worker).await?;
+        for job in winners() {
+            if let Some(progress) = &job.progress {
+                progress.store(&mut *transaction, dialect, &job.run_id, &self.worker).await?;
+            }
         }
-        if let Some(ending) = &job.ending {
-            store_end(transaction, dialect, &job.tenant, &job.run_id, ending).await?;
-        }
-        Ok(true)
+        let ends: Vec<EndOfRun<'_>> = winners().filter_map(Job::end).collect();
+        run_ends::store(&mut *transaction, dialect, &ends).await?;
+        transaction.commit().await?;
+        Ok(kept)
+    }
+}
+
+impl SqliteBatchWriter {
+    async fn insert_run(
+        &self,
+        transaction: &mut dyn Transaction,
+        job: &Job,
+        run: &NewRunRow,
+    ) -> Result<(), DatabaseError> {
+        let sql = format!(
+            "insert into runs (id, tenant, created_at, request, worker, model, input_text, tools,
+                               n_calls, changed_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, {})",
+            self.database.dialect().now
+        );
+        let values = [
+            Value::Text(job.run_id.as_str()),
+            Value::Text(job.tenant.as_str()),
+            Value::Integer(run.created_at),
+            Value::Text(&run.request),
+            Value::Text(&self.worker),
+            Value::Text(&run.model),
+            Value::Text(&run.input_text),
+            Value::Text(&run.tools),
+            Value::Integer(run.n_calls),
+        ];
+        transaction.query(&sql, &values).await.map(drop)
+    }
+}
+
+/// A row with its append.
+#[derive(Clone, Copy)]
+struct JobRow<'a> {
+    job: &'a Job,
+    row: &'a EventRow,
+}
+
+impl<'a> JobRow<'a> {
+    /// The row that decides whether the append has won its seq.
+    fn first_of(job: &'a Job) -> Option<Self> {
+        job.rows.first().map(|row| Self { job, row })
+    }
+
+    fn rest_of(job: &'a Job) -> impl Iterator<Item = Self> {
+        job.rows.iter().skip(1).map(move |row| Self { job, row })
+    }
+
+    fn values(self) -> [Value<'a>; 8] {
+        self.row.values(&self.job.tenant, &self.job.run_id, self.job.tag)
     }
 }
 
@@ -90,13 +145,18 @@ async fn in_time<T>(
     timeout(time, work).await.unwrap_or_else(too_slow)
 }
 
+/// Inserts `rows`. Returns the runs of those that were inserted.
 async fn insert(
     transaction: &mut dyn Transaction,
-    job: &Job,
-    row: &EventRow,
-) -> Result<bool, DatabaseError> {
-    let values = row.values(&job.tenant, &job.run_id, job.tag);
-    Ok(!transaction.query(INSERT, &values).await?.is_empty())
+    rows: &[JobRow<'_>],
+) -> Result<HashSet<String>, DatabaseError> {
+    let mut inserted = HashSet::with_capacity(rows.len());
+    for row in rows {
+        if !transaction.query(INSERT, &row.values()).await?.is_empty() {
+            inserted.insert(row.job.run_id.to_string());
+        }
+    }
+    Ok(inserted)
 }
 
 async fn has_our_tag(

@@ -20,9 +20,16 @@ impl BatchWriter for PanicsOnce {
     }
 }
 
-fn first_event_of(run_id: &str) -> Vec<Arc<RecordedEvent>> {
+fn first_append_of(run_id: &str) -> Append {
     let (run_id, event) = (run_id.into(), Event::RunStarted);
-    vec![Arc::new(RecordedEvent { run_id, seq: Seq(1), at: Timestamp::from_micros(1), event })]
+    let first = RecordedEvent { run_id, seq: Seq(1), at: Timestamp::from_micros(1), event };
+    Append {
+        tenant: TenantId::default(),
+        events: vec![Arc::new(first)],
+        ending: None,
+        progress: None,
+        new_run: None,
+    }
 }
 
 /// C27: a writer that panics fails the appends of its batch, continues with the next, and does not
@@ -36,13 +43,12 @@ async fn a_panic_costs_one_batch() {
     let outage = Arc::new(Availability::of("database"));
     let (handle, writer) = Writer::new(journal, isolated, notifier, outage, stop.clone());
     tasks.spawn(writer.run());
-    let tenant = TenantId::default();
 
-    let lost = handle.append(&tenant, first_event_of("run_1"), None, None).await;
+    let lost = handle.append(first_append_of("run_1")).await;
     assert!(matches!(lost, Err(JournalError::Unavailable(_))), "{lost:?}");
     sleep(Duration::from_mins(1)).await;
     assert_eq!(handle.stuck_for(), Duration::ZERO);
-    handle.append(&tenant, first_event_of("run_2"), None, None).await.unwrap();
+    handle.append(first_append_of("run_2")).await.unwrap();
     handle.probe().await.unwrap();
 
     // A stopped writer is not ready.
