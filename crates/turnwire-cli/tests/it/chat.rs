@@ -28,7 +28,7 @@ fn local() -> World {
 
 impl Terminal {
     /// Waits until a line can be typed, and types it.
-    fn say(&mut self, line: &[u8]) {
+    pub(crate) fn say(&mut self, line: &[u8]) {
         self.output.wait_until("a prompt", |bytes| screen(bytes).trim_end().ends_with('›'));
         self.press(line);
     }

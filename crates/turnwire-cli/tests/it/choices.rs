@@ -99,14 +99,14 @@ fn a_run_on_a_server_picks_its_model() {
     let done = running.finish();
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "I am big.\n"), "{done:?}");
     let mut terminal = Terminal::start(&world, &["chat", "--model", "big"]);
-    terminal.wait_for("›");
-    terminal.press(b"Hello.\r");
+    terminal.wait_for("turnwire chat · ");
+    terminal.say(b"Hello.\r");
     let mut question = big.question();
     question.begin();
     question.say("Big again.");
     question.end();
-    terminal.wait_for("Big again.");
-    terminal.press(b"\x04");
+    terminal.wait_for("Big again.\n  done · ");
+    terminal.say(b"\x04");
     assert_eq!(terminal.finish().1, 0);
 }
 
