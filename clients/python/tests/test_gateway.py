@@ -129,6 +129,27 @@ class Gateway(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(second.session_id, first.session_id)
         self.assertNotEqual(second.run_id, first.run_id)
 
+    async def test_a_message_picks_its_model_and_tools_and_carries_files(self):
+        requests = []
+
+        def note(recorded):
+            if recorded["event"]["type"] == "run_queued":
+                requests.append(recorded["event"]["request"])
+
+        await self.demo.stream_chat("multiply 5 and 4", on_event=note)
+        answer = await self.demo.stream_chat(
+            "multiply 5 and 4",
+            model=requests[0]["model"],
+            tools=[{"type": "mcp", "server_label": "demo"}],
+            attachments=[{"type": "input_file", "filename": "a.txt", "file_data": "aGk="}],
+            on_event=note,
+        )
+        self.assertEqual(answer.text, "5 times 4 is 20.")
+        self.assertEqual([server["label"] for server in requests[1]["servers"]], ["demo"])
+        self.assertEqual([part["type"] for part in requests[1]["input"][0]["content"]], ["text", "file"])
+        with self.assertRaises(NotFoundError):
+            await self.turnwire.stream_chat("x", model="nobody")
+
     async def test_the_journal_of_a_finished_run_can_be_read_from_any_event(self):
         run_id, whole, _, _ = await self.finished_run()
         self.assertEqual([recorded["seq"] for recorded in whole], list(range(1, len(whole) + 1)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
@@ -85,6 +85,9 @@ class Turnwire:
         *,
         session_id: str | None = None,
         active_file: str | None = None,
+        model: str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        attachments: Sequence[Mapping[str, Any]] | None = None,
         approvals: bool = False,
         inputs: bool = False,
         on_token: Callable[[str], _Result] | None = None,
@@ -100,7 +103,10 @@ class Turnwire:
     ) -> ChatResult:
         """Sends a message and calls back as the answer is made, through any number of disconnects.
 
-        `session_id` of an earlier answer continues its conversation. With `approvals`, `on_event`
+        `session_id` of an earlier answer continues its conversation. `model`, `tools` and
+        `attachments` are those of `/v1/responses`, for example
+        `{"type": "mcp", "server_label": "docs"}` and `{"type": "input_image", "image_url": …}`;
+        with attachments the message may be empty. With `approvals`, `on_event`
         gets `approval_requested`, and `approve` answers it; with `inputs`, `input_requested` and
         `reply`. Without them such calls are denied, and tools are told that nobody can answer.
 
@@ -113,9 +119,12 @@ class Turnwire:
             name: value for name, value in named.items() if name.startswith("on_") and value is not None
         }
         body = {
-            "message": message,
+            "message": message or None,
             "session_id": session_id,
             "active_file": active_file,
+            "model": model,
+            "tools": tools,
+            "attachments": attachments,
             "tokens": True,
             "approvals": approvals,
             "inputs": inputs,

@@ -19,12 +19,24 @@ import { type MessageManagerCallbacks, MessagesProjection } from "./messages.js"
 
 /** Options of {@link Turnwire.streamChat}. */
 export interface StreamChatOptions extends ChatCallbacks, MessageManagerCallbacks {
-  /** The message of the user. */
+  /** The message of the user. May be empty if there are attachments. */
   message: string;
   /** The conversation to continue: `sessionId` of an earlier answer. */
   sessionId?: string;
   /** Path of the file that the user is looking at, as a hint for the model. */
   activeFile?: string;
+  /** Name of the model. Default: that of the server. */
+  model?: string;
+  /**
+   * Tools that the model may call, as in `/v1/responses`, such as
+   * `{ type: "mcp", server_label: "docs" }`. Default: all tools of the settings.
+   */
+  tools?: readonly Record<string, unknown>[];
+  /**
+   * Images and files of the message, as in `/v1/responses`, such as
+   * `{ type: "input_image", image_url: "data:…" }`.
+   */
+  attachments?: readonly Record<string, unknown>[];
   /**
    * Ask before calls that need an approval: `onEvent` gets `approval_requested`, and
    * {@link Turnwire.approve} answers it. Default: false, which denies such calls.
@@ -163,11 +175,15 @@ export class Turnwire {
    * Starts the run and returns its ID. The key makes it safe to send the request again: the server
    * starts one run, however often it arrives.
    */
-  #startChat({ message, sessionId, activeFile, approvals, inputs, signal }: StreamChatOptions): Promise<string> {
+  #startChat(options: StreamChatOptions): Promise<string> {
+    const { message, sessionId, activeFile, model, tools, attachments, approvals, inputs, signal } = options;
     const body: ChatMessage = {
-      message,
+      message: message || undefined,
       session_id: sessionId,
       active_file: activeFile,
+      model,
+      tools: tools && [...tools],
+      attachments: attachments && [...attachments],
       tokens: true,
       approvals,
       inputs,

@@ -118,6 +118,19 @@ test("a conversation is continued by its session", async () => {
   assert.notEqual(second.runId, first.runId);
 });
 
+test("a message picks its model and tools, and carries files", async () => {
+  const requests = [];
+  const onEvent = ({ event }) => event.type === "run_queued" && requests.push(event.request);
+  await demo.streamChat({ message: "multiply 5 and 4", onEvent });
+  const tools = [{ type: "mcp", server_label: "demo" }];
+  const attachments = [{ type: "input_file", filename: "a.txt", file_data: "aGk=" }];
+  const { text } = await demo.streamChat({ message: "multiply 5 and 4", model: requests[0].model, tools, attachments, onEvent });
+  assert.equal(text, "5 times 4 is 20.");
+  assert.deepEqual(requests[1].servers.map(({ label }) => label), ["demo"]);
+  assert.deepEqual(requests[1].input[0].content.map(({ type }) => type), ["text", "file"]);
+  await assert.rejects(turnwire.streamChat({ message: "x", model: "nobody" }), (error) => error.code === "model_not_found");
+});
+
 test("the journal of a finished run can be read from any event", async () => {
   const { runId } = await turnwire.streamChat({ message: TOOLS });
   const whole = await all(turnwire.followRun(runId));

@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Chat(ChatArguments),
     /// Watch a run of a server, live or finished
     Follow(FollowArguments),
-    /// List, show, cancel, approve and share the runs of a server
+    /// List, show, cancel, approve, share and export the runs of a server
     #[command(subcommand)]
     Runs(RunsCommand),
     /// Save the API key of a server
@@ -78,8 +78,10 @@ Settings: turnwire.toml, then the environment (TURNWIRE_MODEL, OPENAI_BASE_URL, 
 ANTHROPIC_API_KEY, NO_COLOR, TURNWIRE_A11Y, TURNWIRE_LOG, VISUAL, EDITOR), then these options.
 Later sources override earlier ones.
 
-With --server (or TURNWIRE_SERVER) the run is executed by that server, whose settings decide about
-the model and its tools. It goes on if this process ends: Esc or Ctrl-C stops it, Ctrl-B detaches.
+With --server (or TURNWIRE_SERVER) the run is executed by that server, with its tools; --model names
+one of its models. It goes on if this process ends: Esc or Ctrl-C stops it, Ctrl-B detaches.
+
+Keys while it runs: Esc stops, o shows the last call in full, ? shows the keys.
 
 Exit codes: 0 completed, 1 failed or incomplete, 2 invalid usage or settings, 3 the run waits for a
 person and there is no terminal (with --server), 4 the server cannot be reached, 130 stopped by
@@ -112,6 +114,10 @@ pub(crate) struct RunArguments {
     /// Also write the final answer to a file
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Which calls that need an approval are allowed without asking: none, those of tools that the
+    /// settings class as pure, or all; `never` denies them
+    #[arg(long, value_name = "WHICH", default_value = "ask")]
+    pub(crate) approve: ApprovalPolicy,
     #[command(flatten)]
     pub(crate) server: ServerArguments,
     #[command(flatten)]
@@ -130,6 +136,9 @@ pub(crate) struct DisplayArguments {
     /// Print one line per change, without a spinner
     #[arg(long)]
     pub(crate) plain: bool,
+    /// How much to show of tool calls: nothing, a line each, or also arguments and results
+    #[arg(long, value_name = "HOW", default_value = "summary")]
+    pub(crate) tools: ToolsShown,
     /// When to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,
@@ -378,6 +387,27 @@ pub(crate) struct ManArguments {
     /// Write one page per command into this directory
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// How much is shown of tool calls.
+// The variants have no doc comments, because clap would put them into the help.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ToolsShown {
+    None,
+    #[default]
+    Summary,
+    Full,
+}
+
+/// Which calls that need an approval are allowed without asking.
+// The variants have no doc comments, because clap would put them into the help.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ApprovalPolicy {
+    #[default]
+    Ask,
+    Never,
+    ReadOnly,
+    All,
 }
 
 /// When to use colours. `auto` uses them on terminals that support them.

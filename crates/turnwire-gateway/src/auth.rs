@@ -20,6 +20,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use serde::Deserialize;
 use tracing::warn;
 use turnwire_contract::{Share, TenantId};
 
@@ -329,11 +330,18 @@ pub(crate) struct SharedReader {
     pub(crate) share: Share,
 }
 
+/// The token in the path, whatever follows it.
+#[derive(Deserialize)]
+struct ShareToken {
+    token: String,
+}
+
 impl FromRequestParts<App> for SharedReader {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let PathParams(token) = PathParams::<String>::from_request_parts(parts, app).await?;
+        let PathParams(ShareToken { token }) =
+            PathParams::<ShareToken>::from_request_parts(parts, app).await?;
         let share = shares::check(app, &token).await?;
         let caller = Caller::admit(parts, app, share.tenant.clone(), None)?;
         Ok(Self { caller, share })

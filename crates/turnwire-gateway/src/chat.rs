@@ -16,23 +16,19 @@ use futures::{TryStreamExt, future::ready};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
-use turnwire_contract::{
-    Approvals, ConversationId, Event, EventStream, Item, RunId, RunRequest, Seq,
-};
+use turnwire_contract::{Approvals, ConversationId, Event, EventStream, RunId, Seq};
 use turnwire_engine::StartOptions;
 use turnwire_surfaces::{
     Answer, ChatAnswer, ChatStream, ChatStreamFrame, ChatStreamOptions, Cursor, WithCursors,
 };
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     api_error::{ApiError, ErrorBody},
     app::App,
     auth::Caller,
-    body::typed,
-    client_error::{ClientError, refuse_unknown},
-    conversations,
+    chat_message::ChatMessage,
     failed_run::{FailedRun, FailedRunBody, RUN_ID},
     idempotency::{IdempotencyKey, KeyedBody},
     json::Json,
@@ -41,109 +37,11 @@ use crate::{
     streaming::{check_cursor, follow_while_it_runs, frames, watched_frames},
 };
 
-/// Maximum length of a session ID, in bytes.
-const MAX_SESSION_ID: usize = 128;
 /// Header with the ID of the last frame that a client received.
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(chat)).routes(routes!(chat_stream, resume))
-}
-
-/// Request body of `/chat` and `/chat/stream`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(default)]
-struct ChatMessage {
-    /// The user's message. Required.
-    #[schema(value_type = String, min_length = 1)]
-    message: Option<String>,
-    /// ID of the conversation to continue. It must exist. If omitted, a new conversation is
-    /// created.
-    #[schema(min_length = 1, max_length = 128)]
-    session_id: Option<String>,
-    /// Path of the file the user is viewing. It is passed to the model as a hint.
-    active_file: Option<String>,
-    /// `/chat/stream` only: send text deltas while the model generates them. Default: false.
-    tokens: Option<bool>,
-    /// `/chat/stream` only: send approval requests for calls that need one. If false, such calls
-    /// are denied and the model is told so. Default: false.
-    approvals: Option<bool>,
-    /// `/chat/stream` only: send the questions that tools ask the user. If false, tools are told
-    /// that no user can answer. Default: false.
-    inputs: Option<bool>,
-}
-
-impl ChatMessage {
-    /// All field names, used to refuse unknown ones.
-    const FIELDS: [&str; 6] =
-        ["message", "session_id", "active_file", "tokens", "approvals", "inputs"];
-
-    fn read(body: Value) -> Result<Self, ApiError> {
-        if let Value::Object(fields) = &body {
-            refuse_unknown(fields, &Self::FIELDS)?;
-        }
-        let message: Self = typed(body)?;
-        match message.message.as_deref() {
-            None => return Err(ClientError::missing("message").into()),
-            Some("") => {
-                let text = "`message` must not be empty.";
-                return Err(ClientError::invalid("message", text).into());
-            }
-            Some(_) => {}
-        }
-        let is_plain = |c: char| c.is_ascii_graphic();
-        if let Some(id) = &message.session_id
-            && !((1..=MAX_SESSION_ID).contains(&id.len()) && id.chars().all(is_plain))
-        {
-            let text = "`session_id` must be 1 to 128 visible ASCII characters.";
-            return Err(ClientError::invalid("session_id", text).into());
-        }
-        Ok(message)
-    }
-
-    /// The optional frames the client asked for.
-    fn options(&self) -> ChatStreamOptions {
-        let wants = |what: Option<bool>| what == Some(true);
-        ChatStreamOptions {
-            tokens: wants(self.tokens),
-            approvals: wants(self.approvals),
-            inputs: wants(self.inputs),
-        }
-    }
-
-    /// Refuses options that only work on a stream.
-    fn refuse_what_needs_a_stream(&self) -> Result<(), ApiError> {
-        let needs_stream =
-            [("tokens", self.tokens), ("approvals", self.approvals), ("inputs", self.inputs)];
-        match needs_stream.iter().find(|(_, is_wished)| *is_wished == Some(true)) {
-            Some((name, _)) => {
-                let message = format!("`{name}` needs a stream; send this to /chat/stream.");
-                Err(ApiError::bad_request("unsupported_parameter", message).about(*name))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// The run that answers the message. An unknown session is refused, as on `/ws/chat`: a new
-    /// conversation under its name would silently have no history.
-    async fn into_run(self, app: &App, caller: &Caller) -> Result<RunRequest, ApiError> {
-        let session = match self.session_id {
-            None => app.runs().new_conversation_id(),
-            Some(id) => {
-                let found = conversations::find(app, caller, &id).await;
-                found.map_err(|error| error.about("session_id"))?.id
-            }
-        };
-        let mut run = app.chat_request(caller);
-        if let Some(file) = self.active_file {
-            let hint = format!("The person is looking at the file `{file}`.");
-            let instructions = run.instructions.into_iter().chain([hint]);
-            run.instructions = Some(instructions.collect::<Vec<_>>().join("\n\n"));
-        }
-        run.conversation_id = Some(session);
-        run.input = vec![Item::user(self.message.unwrap_or_default())];
-        Ok(run)
-    }
 }
 
 /// Send a message and get the answer as one JSON object.

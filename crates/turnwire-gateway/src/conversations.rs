@@ -322,7 +322,8 @@ async fn read_entries(
         }
     };
     let body = InputBody::Items(items);
-    let references_found = resolve_references(app, caller, &body, known).await?;
+    let references = request::references(&body);
+    let references_found = resolve_references(app, caller, references, known).await?;
     let InputBody::Items(items) = &body else { return Ok((Vec::new(), None)) };
     let input = request::read_items(items, "items", &references_found)?;
     refuse_what_is_not_kept(items, &input)?;

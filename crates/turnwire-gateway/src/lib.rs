@@ -32,6 +32,7 @@ pub mod auth;
 mod body;
 mod chat;
 mod chat_completions;
+mod chat_message;
 mod client_error;
 mod client_tools;
 mod connection;

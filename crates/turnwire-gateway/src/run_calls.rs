@@ -1,5 +1,7 @@
 //! `/v1/runs/{run_id}/calls/{call_id}`: commands on one call of a run, and its full result.
 
+use std::sync::Arc;
+
 use axum::{
     extract::State,
     http::{HeaderMap, HeaderValue, StatusCode, header},
@@ -9,10 +11,11 @@ use futures::TryStreamExt;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use turnwire_contract::{
-    ApprovalAnswer, CallId, Decision, Event, InputId, JournalError, RecordedEvent, ToolOutcome,
+    ApprovalAnswer, CallId, Decision, Event, InputId, JournalError, RecordedEvent, RunId,
+    ToolOutcome,
 };
 use turnwire_engine::{AnswerError, AnswerOutcome, StartOptions};
-use turnwire_surfaces::InputAction;
+use turnwire_surfaces::{InputAction, redacted};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -279,27 +282,44 @@ async fn result(
     headers: HeaderMap,
 ) -> Result<HttpResponse, ApiError> {
     let run_id = find(&app, &caller, &id).await?;
+    let text = full_result(&app, &caller, &run_id, &call_id, false).await?;
+    Ok(text_response(text, &headers))
+}
+
+/// The full result of a call. If `redact` is set, what stands in its place.
+pub(crate) async fn full_result(
+    app: &App,
+    caller: &Caller,
+    run_id: &RunId,
+    call_id: &str,
+    redact: bool,
+) -> Result<String, ApiError> {
     let missing = |error| match error {
-        JournalError::NotFound(_) => ApiError::not_found("Run", &id),
+        JournalError::NotFound(_) => ApiError::not_found("Run", run_id.as_str()),
         other => other.into(),
     };
-    let mut events = app.runs().stored(caller.tenant(), &run_id).await.map_err(missing)?;
+    let mut events = app.runs().stored(caller.tenant(), run_id).await.map_err(missing)?;
     let output = loop {
         let Some(recorded) = events.try_next().await.map_err(missing)? else {
-            return Err(ApiError::not_found("Result of call", &call_id));
+            return Err(ApiError::not_found("Result of call", call_id));
         };
-        if let Some(output) = output_of(&recorded, &call_id) {
+        let shown = if redact { Arc::new(redacted(&recorded)) } else { recorded };
+        if let Some(output) = output_of(&shown, call_id) {
             break output;
         }
     };
     drop(events);
-    let text = match output.rest {
+    Ok(match output.rest {
         Some(rest) => app.runs().blobs().get(caller.tenant(), &rest.blob).await?,
         None => output.text,
-    };
+    })
+}
+
+/// A text, or the range of it that the client asks for.
+pub(crate) fn text_response(text: String, headers: &HeaderMap) -> HttpResponse {
     let bytes = text.into_bytes();
     let total = bytes.len();
-    let (status, content_range, body) = match range_of(&headers, total) {
+    let (status, content_range, body) = match range_of(headers, total) {
         Range::Everything => (StatusCode::OK, None, bytes),
         Range::Part { first, last } => {
             let part = bytes.get(first..=last).unwrap_or_default().to_vec();
@@ -313,7 +333,7 @@ async fn result(
             if let Ok(whole) = HeaderValue::try_from(format!("bytes */{total}")) {
                 error.headers_mut().insert(header::CONTENT_RANGE, whole);
             }
-            return Ok(error);
+            return error;
         }
     };
     // A browser must show it as plain text, whatever the tool returned.
@@ -326,7 +346,7 @@ async fn result(
     if let Some(range) = content_range.and_then(|range| HeaderValue::try_from(range).ok()) {
         response.headers_mut().insert(header::CONTENT_RANGE, range);
     }
-    Ok(response)
+    response
 }
 
 fn output_of(recorded: &RecordedEvent, call: &str) -> Option<turnwire_contract::ToolOutput> {

@@ -29,6 +29,7 @@ use crate::{
     json::Json,
     path::PathParams,
     query::QueryParams,
+    run_calls::{full_result, text_response},
     runs::{self, EventsParams, RunFrame, RunRow},
 };
 
@@ -46,6 +47,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(revoke))
         .routes(routes!(snapshot))
         .routes(routes!(events))
+        .routes(routes!(result))
 }
 
 /// A new share link.
@@ -208,19 +210,33 @@ async fn revoke(
     Ok(Json(RevokedShare { share_id, deleted: true }))
 }
 
+/// A shared run.
+#[derive(Debug, Serialize, ToSchema)]
+struct SharedRun {
+    #[serde(flatten)]
+    run: RunSnapshot,
+    /// Whether texts are withheld.
+    redact: bool,
+    /// Time after which the link does not work.
+    #[schema(value_type = String, format = DateTime)]
+    expires_at: Timestamp,
+}
+
 /// Get the current state of a shared run. Needs no key.
 #[utoipa::path(
     get,
     path = "/v1/shared/{token}",
     tag = "runs",
     params(("token" = String, Path)),
-    responses((status = 200, description = "The current state of the run", body = RunSnapshot))
+    responses((status = 200, description = "The current state of the run", body = SharedRun))
 )]
 async fn snapshot(
     State(app): State<App>,
     SharedReader { caller, share }: SharedReader,
-) -> Result<Json<RunSnapshot>, ApiError> {
-    Ok(Json(runs::shared_snapshot(&app, &caller, share.run_id.as_str(), share.redact).await?))
+) -> Result<Json<SharedRun>, ApiError> {
+    let Share { run_id, redact, expires_at, .. } = share;
+    let run = runs::shared_snapshot(&app, &caller, run_id.as_str(), redact).await?;
+    Ok(Json(SharedRun { run, redact, expires_at }))
 }
 
 /// Stream the events of a shared run. Needs no key.
@@ -250,6 +266,35 @@ async fn events(
     let (run_id, redact) = (share.run_id.clone(), share.redact);
     let view = runs::EventsView { redact, until: Box::pin(invalid(app.clone(), share)) };
     runs::stream_events(&app, &caller, run_id.as_str(), params, &headers, view).await
+}
+
+/// Get the full result of a call of a shared run. Needs no key.
+///
+/// As `/v1/runs/{run_id}/calls/{call_id}/result`. A link that withholds texts returns `[redacted]`.
+#[utoipa::path(
+    get,
+    path = "/v1/shared/{token}/calls/{call_id}/result",
+    tag = "runs",
+    params(
+        ("token" = String, Path),
+        ("call_id" = String, Path),
+        ("Range" = Option<String>, Header,
+            description = "A single byte range, such as `bytes=0-32767`"),
+    ),
+    responses(
+        (status = 200, description = "The full result", content_type = "text/plain"),
+        (status = 206, description = "The requested range", content_type = "text/plain"),
+        (status = 416, description = "The range is past the end of the result", body = ErrorBody),
+    )
+)]
+async fn result(
+    State(app): State<App>,
+    SharedReader { caller, share }: SharedReader,
+    PathParams((_, call_id)): PathParams<(String, String)>,
+    headers: HeaderMap,
+) -> Result<HttpResponse, ApiError> {
+    let text = full_result(&app, &caller, &share.run_id, &call_id, share.redact).await?;
+    Ok(text_response(text, &headers))
 }
 
 /// Waits until a share is expired or revoked.

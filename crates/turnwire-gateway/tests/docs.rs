@@ -149,6 +149,11 @@ event. `token`, `approval_request` and `input_request` are sent only if the requ
 `\"tokens\": true`, `\"approvals\": true` or `\"inputs\": true`. [approvals.md](approvals.md) \
 describes how to answer them.
 
+`model`, `tools` and `attachments` are those of `/v1/responses`: the name of a model, tools and MCP \
+servers of the settings (`{\"type\": \"mcp\", \"server_label\": \"…\"}`), and parts of the type \
+`input_image` or `input_file`. Without `tools`, all tools of the settings are offered. Functions of \
+the client are refused, because their calls could not be answered here.
+
 The `id` is a cursor: `GET /chat/stream` with the id as `Last-Event-ID` header, or as `?after=`, \
 continues after that event. A run continues when its client disconnects.",
         schema: "ChatStreamFrame",

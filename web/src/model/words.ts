@@ -33,6 +33,9 @@ const LOOKS: Record<CallState, Look> = {
   unknown: "unknown",
 };
 
+/** All states of a call, in the order in which it may have them. */
+export const STATES = Object.entries(LOOKS) as [CallState, Look][];
+
 export function lookOf(state: CallState): Look {
   return LOOKS[state];
 }

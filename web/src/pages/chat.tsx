@@ -2,14 +2,13 @@
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { type Call, isHandedBack, waitsForPerson } from "../model/calls";
+import { waitsForPerson } from "../model/calls";
 import { toolTitle } from "../model/run";
 import { questionText, titleOf } from "../model/words";
 import { go, replace, route, to } from "../router";
 import { request, sentence } from "../server/api";
-import { choiceOf, isDefault, moveChoice } from "../server/choices";
-import { startChosen } from "../server/chosen_runs";
-import { type Attachment, itemsOf, rewind, startRun, startWithFiles, stopRun } from "../server/commands";
+import { choiceOf, moveChoice } from "../server/choices";
+import { type Attachment, itemsOf, rewind, startRun, stopRun } from "../server/commands";
 import { type RunFeed, feedOf } from "../server/run_feed";
 import { Store, useStore } from "../server/store";
 import { type RunLine, type RunPage, noteRun, runs, setTitle, titles } from "../server/threads";
@@ -49,18 +48,13 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
   const visible = feeds.filter((feed) => !replaced.has(feed.runId));
   const last = visible.at(-1);
   const active = last && !last.state.value.view.outcome && !last.state.value.error ? last : undefined;
-  const waiting = visible.flatMap((feed) => waitingIn(feed, feed === last));
+  const waiting = visible.flatMap(waitingIn);
 
   const send = async (text: string, files: readonly Attachment[] = []) => {
     setSending(text || files.map((file) => file.name).join(", "));
     setProblem("");
     try {
-      const choice = choiceOf(conversationId).value;
-      const started = await (!isDefault(choice)
-        ? startChosen(text, files, conversationId, choice)
-        : files.length > 0
-          ? startWithFiles(text, files, conversationId)
-          : startRun(text, conversationId));
+      const started = await startRun({ text, files, conversationId, choice: choiceOf(conversationId).value });
       if (!conversationId && started.conversationId) {
         moveChoice(started.conversationId);
         setTitle(started.conversationId, text.slice(0, 120));
@@ -163,11 +157,9 @@ function followNew(runId: string): void {
   feedOf(runId);
 }
 
-/** A run that ended for an approval waits for as long as nothing follows it. */
-function waitingIn(feed: RunFeed, isLast: boolean): Waiting[] {
+function waitingIn(feed: RunFeed): Waiting[] {
   const { view, pending } = feed.state.value;
-  const waits = (call: Call) => waitsForPerson(call) || (isLast && isHandedBack(call));
-  const open = Object.values(view.calls).filter((call) => waits(call) && pending[call.callId] === undefined);
+  const open = Object.values(view.calls).filter((call) => waitsForPerson(call) && pending[call.callId] === undefined);
   return open.map((call) => ({ feed, call, effect: view.effects[toolTitle(call.tool.server, call.tool.name)] }));
 }
 

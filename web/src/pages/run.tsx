@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Call, outputOf, startedAt, waitsForPerson } from "../model/calls";
-import { isPlaceholder, isRedacted } from "../model/redaction";
+import { isPlaceholder } from "../model/redaction";
 import { type RunView, toolTitle } from "../model/run";
 import { timelineOf } from "../model/timeline";
 import { causeOf, clock, count, duration, lookOf, runState, titleOf, wordOf } from "../model/words";
@@ -30,8 +30,16 @@ export function RunPage({ runId, call }: { runId: string; call: string | undefin
   return <RunDetails feed={feed} call={call} readOnly={false} />;
 }
 
+interface DetailsProps {
+  feed: RunFeed;
+  call: string | undefined;
+  readOnly: boolean;
+  /** Whether texts are withheld, and numbers that were made from them. */
+  isRedacted?: boolean;
+}
+
 /** The same for the owner of a run and for whoever got its link. */
-export function RunDetails({ feed, call, readOnly }: { feed: RunFeed; call: string | undefined; readOnly: boolean }): JSX.Element {
+export function RunDetails({ feed, call, readOnly, isRedacted = false }: DetailsProps): JSX.Element {
   const { view, error, loaded, pending } = useStore(feed.state);
   const [lane, setLane] = useState<string | undefined>(call);
   const [seq, setSeq] = useState<number | undefined>(undefined);
@@ -105,7 +113,7 @@ export function RunDetails({ feed, call, readOnly }: { feed: RunFeed; call: stri
             </>
           )}
         </div>
-        <Facts view={view} isRedactedHere={readOnly && isRedacted(feed.events)} waitedMs={timeline.waitedMs} totalMs={timeline.totalMs} />
+        <Facts view={view} isRedacted={isRedacted} waitedMs={timeline.waitedMs} totalMs={timeline.totalMs} />
       </header>
       <div class="split">
         <section class="tl" aria-label="Timeline">
@@ -119,7 +127,7 @@ export function RunDetails({ feed, call, readOnly }: { feed: RunFeed; call: stri
             at={atOf(feed, seq, view)}
           />
           {waiting.length > 0 ? <Dock waiting={waiting} isLost={isLost} onAnswered={() => undefined} /> : null}
-          {chosen ? <CallDetails call={chosen} view={view} readOnly={readOnly} /> : null}
+          {chosen ? <CallDetails call={chosen} view={view} feed={feed} readOnly={readOnly} /> : null}
         </section>
         <JournalView events={feed.events} n={view.lastSeq} startAt={view.createdAt} selected={seq} onSelect={setSeq} runId={view.runId} />
       </div>
@@ -127,11 +135,11 @@ export function RunDetails({ feed, call, readOnly }: { feed: RunFeed; call: stri
   );
 }
 
-function Facts({ view, isRedactedHere, waitedMs, totalMs }: { view: RunView; isRedactedHere: boolean; waitedMs: number; totalMs: number }): JSX.Element {
+function Facts({ view, isRedacted, waitedMs, totalMs }: { view: RunView; isRedacted: boolean; waitedMs: number; totalMs: number }): JSX.Element {
   const facts: [string, string][] = [
     ["Duration", duration(totalMs)],
     ["Waited for a person", waitedMs > 0 ? duration(waitedMs) : "not at all"],
-    ["Tokens", isRedactedHere ? "redacted" : count(view.usage.input_tokens + view.usage.output_tokens)],
+    ["Tokens", isRedacted ? "redacted" : count(view.usage.input_tokens + view.usage.output_tokens)],
     ["Started", view.createdAt ? clock(view.createdAt) : ""],
     ["Model", view.model],
     ["Run", view.runId],
@@ -170,7 +178,7 @@ function atOf(feed: RunFeed, seq: number | undefined, view: RunView): number | u
 }
 
 /** The life of a call as dots on a line, then what went in and what came out. */
-function CallDetails({ call, view, readOnly }: { call: Call; view: RunView; readOnly: boolean }): JSX.Element {
+function CallDetails({ call, view, feed, readOnly }: { call: Call; view: RunView; feed: RunFeed; readOnly: boolean }): JSX.Element {
   const zero = Date.parse(view.createdAt);
   const moments = momentsOf(call);
   return (
@@ -206,7 +214,7 @@ function CallDetails({ call, view, readOnly }: { call: Call; view: RunView; read
           )}
           <JsonText text={pretty(call.arguments) || "{}"} label="Arguments" />
         </div>
-        {outputOf(call) ? <Result call={call} runId={view.runId} readOnly={readOnly} /> : null}
+        {outputOf(call) ? <Result call={call} feed={feed} /> : null}
       </div>
     </section>
   );

@@ -15,6 +15,7 @@ import { useStore } from "../server/store";
 import { type RunLine, type RunPage as Page, changes, runs, threadsOf, titles } from "../server/threads";
 import { Empty, Problem, useNow } from "../ui/controls";
 import { Icon, LookIcon, State } from "../ui/icons";
+import { StepBar } from "../ui/step_bar";
 import { TopBar } from "../ui/top_bar";
 
 const STATES: [string, string][] = [
@@ -72,7 +73,7 @@ export function RunsPage({ query }: { query: string }): JSX.Element {
             <div class="rh" aria-hidden="true">
               <span>State</span>
               <span>Run</span>
-              <span class="hide-m">Calls</span>
+              <span class="hide-m">Steps</span>
               <span class="hide-m">Model</span>
               <span class="right">Duration</span>
               <span class="right">Started</span>
@@ -213,7 +214,10 @@ function Row({ run }: { run: RunLine }): JSX.Element {
         </a>
         <span class="cut dim">{more}</span>
       </span>
-      <span class="hide-m num">{run.n_calls ? plural(run.n_calls, "call") : ""}</span>
+      <span class="hide-m">
+        <span class="sr">{plural(run.n_calls ?? 0, "call")}</span>
+        <StepBar run={run} now={now} />
+      </span>
       <span class="hide-m cut">{run.model}</span>
       <span class="right num dur">{ms === undefined ? "" : duration(ms)}</span>
       {run.status === "needs_input" ? (

@@ -2,9 +2,8 @@
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { isRedacted } from "../model/redaction";
-import { titleOf } from "../model/words";
-import { sharedFeed } from "../server/run_feed";
+import { moment, titleOf } from "../model/words";
+import { type SharedLink, readSharedLink, sharedFeed } from "../server/run_feed";
 import { useStore } from "../server/store";
 import { Banner } from "../ui/banner";
 import { Empty } from "../ui/controls";
@@ -23,17 +22,20 @@ export function SharedPage({ token }: { token: string }): JSX.Element {
   const feed = useMemo(() => sharedFeed(token), [token]);
   const state = useStore(feed.state);
   const [shown, setShown] = useState<"timeline" | "answer">("timeline");
+  const [link, setLink] = useState<SharedLink | undefined>(undefined);
   const isLost = useLost();
+  // If it fails the feed fails too, and says why.
+  useEffect(() => void readSharedLink(token).then(setLink, () => undefined), [token, isLost]);
   useEffect(() => () => feed.close(), [feed]);
   if (state.error) return <NotShared why={state.error.message} />;
-  const redacted = isRedacted(feed.events);
   return (
     <>
       <header class="sharebar">
         <Brand />
-        {redacted ? <span class="dim">Messages, arguments and results are redacted by its owner.</span> : null}
+        {link?.redact ? <span class="dim">Messages, arguments and results are redacted by its owner.</span> : null}
         <span class="grow" />
-        {redacted ? null : (
+        {link ? <span class="dim num">{`Link ends ${moment(link.expires_at)}`}</span> : null}
+        {link?.redact === false ? (
           <div class="seg" role="radiogroup" aria-label="View">
             {VIEWS.map(([name, label]) => (
               <label>
@@ -42,10 +44,10 @@ export function SharedPage({ token }: { token: string }): JSX.Element {
               </label>
             ))}
           </div>
-        )}
+        ) : null}
       </header>
       {shown === "timeline" ? (
-        <RunDetails feed={feed} call={undefined} readOnly />
+        <RunDetails feed={feed} call={undefined} readOnly isRedacted={link?.redact ?? false} />
       ) : (
         <main class="main chat" id="main" tabIndex={-1}>
           <h1 class="sr">{titleOf(state.view)}</h1>

@@ -1,9 +1,8 @@
 /** What a person can do with a run. */
 
 import type { Approval, CommandResult, InputReply } from "turnwire";
-import { errorOf } from "turnwire/errors";
-import type { RunView } from "../model/run";
-import { request, turnwire, watchedFetch } from "./api";
+import { request, turnwire } from "./api";
+import type { Choice } from "./choices";
 import { type RunFeed, feedOf } from "./run_feed";
 import { noteRun } from "./threads";
 
@@ -13,13 +12,31 @@ export interface Started {
   conversationId: string;
 }
 
+/** A file that goes with a message, as a `data:` URL. */
+export interface Attachment {
+  name: string;
+  mediaType: string;
+  url: string;
+}
+
+/** What is sent: a text, files, or both, and what was picked for the thread. */
+export interface Outgoing {
+  text: string;
+  files: readonly Attachment[];
+  conversationId: string | undefined;
+  choice: Choice;
+}
+
 /** Sends a message. Resolves once the run exists, which survives anything from there on. */
-export function startRun(message: string, conversationId: string | undefined): Promise<Started> {
+export function startRun({ text, files, conversationId, choice }: Outgoing): Promise<Started> {
   const stop = new AbortController();
   return new Promise((resolve, reject) => {
     const chat = turnwire.streamChat({
-      message,
+      message: text,
+      ...(files.length > 0 ? { attachments: files.map(partOf) } : {}),
       ...(conversationId ? { sessionId: conversationId } : {}),
+      ...(choice.model ? { model: choice.model } : {}),
+      ...(choice.tools ? { tools: serversOf(choice.tools) } : {}),
       approvals: true,
       inputs: true,
       signal: stop.signal,
@@ -33,7 +50,7 @@ export function startRun(message: string, conversationId: string | undefined): P
           model: model ?? "",
           conversation_id: id ?? null,
           status: "active",
-          title: message.slice(0, 120),
+          ...(text ? { title: text.slice(0, 120) } : {}),
         });
         feedOf(runId, true);
         resolve({ runId, conversationId: id ?? "" });
@@ -43,36 +60,18 @@ export function startRun(message: string, conversationId: string | undefined): P
   });
 }
 
-/** A file that goes with a message, as a `data:` URL. */
-export interface Attachment {
-  name: string;
-  mediaType: string;
-  url: string;
+function partOf({ name, mediaType, url }: Attachment): Record<string, unknown> {
+  return mediaType.startsWith("image/") ? { type: "input_image", image_url: url } : { type: "input_file", filename: name, file_data: url };
 }
 
-/** Sends a message with files, over the surface that takes them. Tools cannot ask in such a run. */
-export async function startWithFiles(
-  text: string,
-  files: readonly Attachment[],
-  conversationId: string | undefined,
-): Promise<Started> {
-  const parts = [
-    ...(text ? [{ type: "text", text }] : []),
-    ...files.map(({ name, mediaType, url }) => ({ type: "file", filename: name, mediaType, url })),
-  ];
-  const body = JSON.stringify({ ...(conversationId ? { id: conversationId } : {}), messages: [{ role: "user", parts }] });
-  const headers = { "content-type": "application/json", "idempotency-key": crypto.randomUUID() };
-  const response = await watchedFetch("/ai-sdk/chat", { method: "POST", headers, body });
-  if (!response.ok) throw await errorOf(response);
-  const runId = response.headers.get("x-workflow-run-id")?.match(/run_\w+/)?.[0] ?? "";
-  await response.body?.cancel();
-  const feed = feedOf(runId, true);
-  const view = await new Promise<RunView>((resolve) => {
-    const look = () => feed.state.value.view.createdAt !== "" && (stop(), resolve(feed.state.value.view));
-    const stop = feed.state.watch(look);
-    look();
-  });
-  return { runId, conversationId: view.conversationId ?? "" };
+/** The servers that the picked tools belong to. */
+function serversOf(tools: readonly string[]): Record<string, unknown>[] {
+  const byServer = new Map<string, string[]>();
+  for (const tool of tools) {
+    const [server = "", name = ""] = tool.split(/\/(.*)/s);
+    byServer.set(server, [...(byServer.get(server) ?? []), name]);
+  }
+  return [...byServer].map(([server, allowed]) => ({ type: "mcp", server_label: server, allowed_tools: allowed }));
 }
 
 export function stopRun(feed: RunFeed): Promise<void> {

@@ -8,7 +8,7 @@
 import { ApiError, type RecordedEvent, Turnwire } from "turnwire";
 import { errorOf } from "turnwire/errors";
 import { announcements } from "../model/announce";
-import { isHandedBack, waitsForPerson } from "../model/calls";
+import { waitsForPerson } from "../model/calls";
 import { type RunView, emptyRun, foldRun } from "../model/run";
 import { announce } from "./announcer";
 import { PATIENCE, keylessFetch, line, noteCaughtUp, turnwire, watchedFetch } from "./api";
@@ -79,6 +79,13 @@ export class RunFeed {
 
   close(): void {
     this.#stop.abort();
+  }
+
+  /** The whole result of a call, of which the journal has only the beginning. */
+  async wholeResult(callId: string): Promise<string> {
+    const response = await this.#source.fetch(`${this.#source.path}/calls/${encodeURIComponent(callId)}/result`);
+    if (!response.ok) throw await errorOf(response);
+    return response.text();
   }
 
   /** Shows a command as sent, and takes that back if it fails. */
@@ -195,8 +202,7 @@ function listStatus(view: RunView): string {
 /** Commands whose effect is in the journal are no longer pending. */
 function stillPending(pending: FeedState["pending"], view: RunView): FeedState["pending"] {
   const left = Object.entries(pending).filter(([key]) => {
-    const answersEnded = view.calls[key] && isHandedBack(view.calls[key]);
-    if (view.outcome) return answersEnded;
+    if (view.outcome) return false;
     const call = view.calls[key];
     return call ? !call.finishedAt && (call.state === "needs approval" || call.state === "needs input" || pending[key] === "stop") : true;
   });
@@ -234,7 +240,24 @@ export function forgetFeeds(): void {
 
 /** The run behind a share link. It needs no key, and none is sent. */
 export function sharedFeed(token: string): RunFeed {
-  const path = `/v1/shared/${encodeURIComponent(token)}`;
+  const path = sharedPath(token);
   const client = new Turnwire({ ...PATIENCE, fetch: (input, init) => keylessFetch(String(input).replace(/^\/v1\/runs\/[^/]+/, path), init) });
   return new RunFeed("shared", { client, path, fetch: keylessFetch, isOwn: false });
+}
+
+/** What a link says about itself. */
+export interface SharedLink {
+  /** Whether the server withholds the texts of the run. */
+  redact: boolean;
+  expires_at: string;
+}
+
+export async function readSharedLink(token: string): Promise<SharedLink> {
+  const response = await keylessFetch(sharedPath(token));
+  if (!response.ok) throw await errorOf(response);
+  return (await response.json()) as SharedLink;
+}
+
+function sharedPath(token: string): string {
+  return `/v1/shared/${encodeURIComponent(token)}`;
 }

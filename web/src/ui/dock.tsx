@@ -8,13 +8,11 @@
 import { ConflictError } from "turnwire";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Call, type Question, isHandedBack, openQuestion } from "../model/calls";
+import { type Call, type Question, openQuestion } from "../model/calls";
 import { toolTitle } from "../model/run";
 import { draftOf, fieldsOf, fieldsOfValues, readDraft } from "../model/schema_form";
 import { duration } from "../model/words";
 import { sentence } from "../server/api";
-import { choiceOf } from "../server/choices";
-import { answerHandedBack } from "../server/chosen_runs";
 import { answer, decide } from "../server/commands";
 import type { RunFeed } from "../server/run_feed";
 import { Problem, useNow } from "./controls";
@@ -108,9 +106,7 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
     if (!edited) return;
     try {
       const why = reason.trim();
-      const approval = { decision, ...(why ? { reason: why } : {}) };
-      if (isHandedBack(call)) await answerHandedBack(feed, call, approval, choiceOf(feed.state.value.view.conversationId).value);
-      else await decide(feed, call.callId, { ...approval, ...edited, ...(remember ? { remember } : {}) });
+      await decide(feed, call.callId, { decision, ...(why ? { reason: why } : {}), ...edited, ...(remember ? { remember } : {}) });
       onAnswered();
     } catch (error) {
       setProblem(error instanceof ConflictError ? "Somebody else has answered already." : sentence(error));
@@ -136,12 +132,10 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
   useKey("d", () => settled() && void send("deny"));
   useKey("e", (event) => {
     event.preventDefault();
-    if (!isPlain) edit();
+    edit();
   });
   const off = isLost || isSent;
-  // An answer that begins the next run is a yes or a no.
-  const isPlain = isHandedBack(call);
-  const others = all.filter((one) => !openQuestion(one.call) && !isPlain);
+  const others = all.filter((one) => !openQuestion(one.call));
   const destructive = others.find((one) => one.call.approval?.claims?.destructive);
   return (
     <>
@@ -174,7 +168,7 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
           Deny <kbd>D</kbd>
         </button>
         <span class="second">
-          {isPlain ? null : mode === "shown" ? (
+          {mode === "shown" ? (
             <button type="button" class="btn quiet" onClick={edit}>
               <Icon name="pen" />
               Edit
@@ -191,11 +185,9 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
               ) : null}
             </>
           )}
-          {isPlain ? null : (
-            <button type="button" class="btn quiet" aria-disabled={off} onClick={() => void send("approve", true)}>
-              Approve in this chat
-            </button>
-          )}
+          <button type="button" class="btn quiet" aria-disabled={off} onClick={() => void send("approve", true)}>
+            Approve in this chat
+          </button>
           {others.length < 2 ? null : destructive ? (
             <span class="why">{`Not all at once: ${destructive.call.tool.name} is said to be destructive.`}</span>
           ) : (

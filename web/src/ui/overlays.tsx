@@ -2,14 +2,14 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { lineState, runName } from "../model/words";
+import { STATES, lineState, runName } from "../model/words";
 import { go, to } from "../router";
 import { forgetKey, hasKey, keyNeeded } from "../server/api";
 import { forgetFeeds } from "../server/run_feed";
 import { Store, useStore } from "../server/store";
 import { forgetThreads, runs, threadsOf, titles } from "../server/threads";
 import { Dialog } from "./controls";
-import { Icon } from "./icons";
+import { Icon, State } from "./icons";
 import { KEYS } from "./keys";
 
 const THEME = "turnwire.theme";
@@ -50,6 +50,14 @@ export function KeySheet({ onClose }: { onClose: () => void }): JSX.Element {
         ))}
       </dl>
       <p class="dim">Letters do nothing while you write.</p>
+      <h3>States of a call</h3>
+      <ul class="marks" aria-label="States of a call">
+        {STATES.map(([word, look]) => (
+          <li>
+            <State look={look} word={word} />
+          </li>
+        ))}
+      </ul>
     </Dialog>
   );
 }

@@ -65,11 +65,7 @@ function PickerDialog({ choice, onChange, onClose }: { choice: Choice; onChange:
         />
       ))}
       {offer?.servers.length === 0 ? <p class="dim">The server has no MCP tools.</p> : null}
-      <p class="dim">
-        {isDefault(choice)
-          ? "Kept for this chat, in this browser."
-          : "Kept for this chat, in this browser. With a choice of your own, tools cannot ask questions, and an approval begins a new run."}
-      </p>
+      <p class="dim">Kept for this chat, in this browser.</p>
       <p class="acts">
         <button type="button" class="btn primary" onClick={onClose}>
           Done

@@ -5,14 +5,14 @@ import { useState } from "preact/hooks";
 import { type Call, outputOf } from "../model/calls";
 import { isPlaceholder } from "../model/redaction";
 import { bytes, resultBytes } from "../model/words";
-import { sentence, watchedFetch } from "../server/api";
+import { sentence } from "../server/api";
+import type { RunFeed } from "../server/run_feed";
 import { JsonTree, Redacted, parsed } from "./json";
 
 const SHOWN_CHARS = 4000;
 const IMAGE_TYPES = /^image\/(png|jpeg|gif|webp|avif)$/;
 
-/** `readOnly`: somebody with a link sees it, who cannot ask for more than the journal has. */
-export function Result({ call, runId, readOnly }: { call: Call; runId: string; readOnly: boolean }): JSX.Element | null {
+export function Result({ call, feed }: { call: Call; feed: RunFeed }): JSX.Element | null {
   const output = outputOf(call);
   const [whole, setWhole] = useState<string | undefined>(undefined);
   const [problem, setProblem] = useState("");
@@ -22,10 +22,7 @@ export function Result({ call, runId, readOnly }: { call: Call; runId: string; r
   const cut = whole === undefined && (output.rest != null || text.length > SHOWN_CHARS);
   const load = async () => {
     try {
-      if (!output.rest) return setWhole(output.text);
-      const path = `/v1/runs/${encodeURIComponent(runId)}/calls/${encodeURIComponent(call.callId)}/result`;
-      const response = await watchedFetch(path);
-      setWhole(await response.text());
+      setWhole(output.rest ? await feed.wholeResult(call.callId) : output.text);
     } catch (error) {
       setProblem(sentence(error));
     }
@@ -51,7 +48,7 @@ export function Result({ call, runId, readOnly }: { call: Call; runId: string; r
           {isPlaceholder(text) ? <Redacted /> : cut ? `${text.slice(0, SHOWN_CHARS)}…` : text}
         </pre>
       )}
-      {cut && !(readOnly && output.rest) ? (
+      {cut ? (
         <button type="button" class="btn quiet sm" onClick={() => void load()}>
           {`Show all, ${bytes(resultBytes(call))}`}
         </button>

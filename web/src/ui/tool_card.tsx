@@ -103,8 +103,9 @@ function Body(props: CardProps): JSX.Element {
         {call.arguments.trim() === "{}" ? <p class="dim">No arguments.</p> : <JsonText text={pretty(call.arguments)} label="Arguments" />}
       </div>
       {call.state === "needs approval" && readOnly ? <Facts call={call} effect={effect} /> : null}
+      {isHandedBack(call) && props.isLast ? <p class="dim">The run ended for this approval. The program that started it answers with its next request.</p> : null}
       {call.approval?.decision ? <Decision call={call} /> : null}
-      {outputOf(call) ? <Result call={call} runId={props.feed.runId} readOnly={readOnly} /> : null}
+      {outputOf(call) ? <Result call={call} feed={props.feed} /> : null}
       {readOnly ? null : <Actions {...props} />}
     </div>
   );

@@ -179,6 +179,7 @@ test("a run is shared: redacted or not, without a key, until the link is revoked
   await says(reader, "98765 times 4321 is 426763565.");
   await noViolations(reader, world, "a shared answer");
   await world.picture(reader, "shared-answer-1280-dark");
+  await reader.getByText(/^Link ends /).waitFor();
   for (const left of [1, 0]) {
     await dialog.getByRole("button", { name: "Revoke" }).first().click();
     await until("it is gone from the list", async () => (await dialog.getByRole("button", { name: "Revoke" }).count()) === left);
@@ -189,6 +190,25 @@ test("a run is shared: redacted or not, without a key, until the link is revoked
     await viewer.getByText(/expired or been revoked/).waitFor();
   }
   await world.picture(reader, "shared-revoked-1280-dark");
+});
+
+test("a large result is read to its end over a link, and not over a redacted one", async (world) => {
+  const page = await world.page({ width: 1440, height: 900 });
+  await ask(page, script({ calls: [call("big", { bytes: 90_000 })] }, { text: "That was a lot." }));
+  await says(page, "That was a lot.");
+  await page.getByRole("link", { name: "Timeline" }).click();
+  const shownIn = async (link) => {
+    const reader = await world.page({ url: link, width: 1440, height: 900 });
+    await reader.getByRole("group", { name: "Lanes" }).getByRole("button", { name: /big/ }).click();
+    return reader.getByRole("region", { name: /^Call of/ });
+  };
+  const open = await shownIn(await share(page, { redact: false }));
+  await open.getByRole("button", { name: /^Show all/ }).click();
+  await until("all of it is there", async () => (await open.getByRole("group", { name: "Result" }).textContent()).length === 90_000);
+  await page.keyboard.press("Escape");
+  const redacted = await shownIn(await share(page, { redact: true }));
+  await redacted.locator(".result .redacted").waitFor();
+  assert.equal(await redacted.getByRole("button", { name: /^Show all/ }).count(), 0);
 });
 
 test("a run at work is watched over a link, and a revoked link ends it", async (world) => {

@@ -8,6 +8,7 @@ import { CHECKS } from "./acts.mjs";
 import "./stories.mjs";
 import "./threads.mjs";
 import "./pages.mjs";
+import "./looks.mjs";
 import "./audits.mjs";
 import { Gateway, Line, PATIENCE, openBrowser, settingsFor, startUpstreams, stopEverything } from "./world.mjs";
 

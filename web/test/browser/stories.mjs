@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { ANSWER, THREE, ask, audited, button, card, cardSays, listen, noSideways, noViolations, says, test, times } from "./acts.mjs";
-import { call, script, until } from "./world.mjs";
+import { call, script, until, turnwire } from "./world.mjs";
 
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
@@ -70,6 +70,36 @@ test("an approval that is answered elsewhere leaves the page, and a second answe
   assert.equal(await dock.count(), 0);
   assert.equal((await answer("deny")).status, 409);
   await cardSays(page, "props/add", "done");
+});
+
+test("an approval that is answered in the terminal closes the bar of the page", async (world) => {
+  const page = await world.page();
+  const heard = await listen(page);
+  await ask(page, script({ calls: [call("add", { a: 30, b: 4 }), call("add", { a: 1, b: 1 })] }, { text: "Decided in the terminal." }));
+  const dock = page.getByRole("region", { name: "Waits for you" });
+  await dock.getByText("1 of 2").waitFor();
+  const run = await page.locator("[data-run]").last().getAttribute("data-run");
+  const runs = (...args) => turnwire("runs", ...args, "--server", world.url);
+  const several = await runs("approve", run);
+  assert.equal(several.code, 2, several.err);
+  const [first, second] = [...several.err.matchAll(/(call_\S+)/g)].map(([id]) => id);
+  // A draft of the person is not lost to an answer that comes from elsewhere.
+  await page.getByLabel("Message").fill("a draft");
+  const denied = await runs("approve", run, second, "--deny", "--reason", "one is enough");
+  assert.equal(denied.code, 0, denied.err);
+  await until("one is left", async () => (await dock.getByText("1 of 2").count()) === 0);
+  await dock.getByText("30").first().waitFor();
+  const approved = await runs("approve", run, first);
+  assert.equal(approved.code, 0, approved.err);
+  await until("the bar is closed", async () => (await dock.count()) === 0);
+  await says(page, "Decided in the terminal.");
+  const words = await page.locator("details.tool summary .word").allTextContents();
+  assert.deepEqual(words, ["done", "denied"]);
+  const deniedCard = page.locator("details.tool", { hasText: "denied" });
+  await deniedCard.locator("summary").click();
+  await deniedCard.getByText("one is enough").first().waitFor();
+  assert.equal(await page.getByLabel("Message").inputValue(), "a draft");
+  await until("it is announced", async () => (await heard()).some((text) => text.includes("add approved")));
 });
 
 test("C15 arguments are changed, and the result is that of the change", async (world) => {

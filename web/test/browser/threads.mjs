@@ -4,6 +4,9 @@ import assert from "node:assert/strict";
 import { ask, button, card, cardSays, listen, noSideways, says, test } from "./acts.mjs";
 import { call, script, until } from "./world.mjs";
 
+/** A picture of one pixel. */
+const DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
 /** How the run that is shown last was requested. */
 async function requestOf(world, page) {
   const run = await page.locator("[data-run]").last().getAttribute("data-run");
@@ -38,22 +41,45 @@ test("a thread has the model and the tools that were picked for it", async (worl
   await button(page, /^Model and tools: .*all tools/).waitFor();
 });
 
-test("with picked tools an approval begins the next run of the thread", async (world) => {
+test("with a picked model, tools ask for approvals and answers within the run", async (world) => {
   const page = await world.page();
   await button(page, /^Model and tools/).click();
   await page.getByRole("radio", { name: "other" }).check();
   await page.keyboard.press("Escape");
-  await ask(page, script({ calls: [call("add", { a: 20, b: 22 })] }, { text: "Added it." }));
+  await ask(page, script({ calls: [call("add", { a: 20, b: 22 })] }, { calls: [call("task_that_asks")] }, { text: "Added it." }));
   const dock = page.getByRole("region", { name: "Waits for you" });
   await dock.getByText("props/add").waitFor();
   await page.reload();
   await dock.getByText("props/add").waitFor();
-  await button(page, /^Approve A/).click();
+  await button(page, "Edit").last().click();
+  await page.getByLabel("a", { exact: true }).fill("21");
+  await button(page, /Approve with 1 change/).click();
+  await dock.getByText("props/task_that_asks").waitFor();
+  await dock.getByRole("textbox").first().fill("Ada");
+  await dock.getByRole("button", { name: "Answer" }).click();
   await says(page, "Added it.");
   await until("nothing waits", async () => (await dock.count()) === 0);
-  await card(page, "props/add").locator(".word", { hasText: "answered below" }).waitFor();
-  await page.locator("details.tool").last().locator(".word", { hasText: "done" }).waitFor();
+  for (const name of ["props/add", "props/task_that_asks"]) await cardSays(page, name, "done");
+  assert.equal(await page.locator("[data-run]").count(), 1, "it is one run");
   assert.equal((await requestOf(world, page)).model, "other");
+});
+
+test("a picture and a text go with a message, to the model that was picked", async (world) => {
+  const page = await world.page();
+  await button(page, /^Model and tools/).click();
+  await page.getByRole("radio", { name: "other" }).check();
+  await page.keyboard.press("Escape");
+  await page.locator("input[type=file]").setInputFiles([
+    { name: "dot.png", mimeType: "image/png", buffer: Buffer.from(DOT, "base64") },
+    { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("hello") },
+  ]);
+  await ask(page, script({ calls: [call("add", { a: 2, b: 2 })] }, { text: "I see a dot." }));
+  await page.locator(".you img").waitFor();
+  await button(page, /^Approve A/).click();
+  await says(page, "I see a dot.");
+  const { model, input } = await requestOf(world, page);
+  assert.equal(model, "other");
+  assert.deepEqual(input[0].content.map(({ type }) => type), ["text", "image", "file"]);
 });
 
 test("a run that finished while the page was closed says so", async (world) => {

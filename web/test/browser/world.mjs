@@ -39,6 +39,21 @@ function ended(child) {
   return child.exitCode !== null || child.signalCode !== null ? undefined : new Promise((resolve) => child.once("exit", resolve));
 }
 
+/** Runs `turnwire` in no terminal, without settings or keys of whoever runs the test, to its end. */
+export async function turnwire(...args) {
+  const folder = mkdtempSync(join(tmpdir(), "web-view-"));
+  folders.add(folder);
+  const env = { PATH: process.env.PATH, HOME: folder };
+  const child = spawn(TURNWIRE_BIN, args, { stdio: ["ignore", "pipe", "pipe"], cwd: folder, env });
+  children.add(child);
+  child.once("exit", () => children.delete(child));
+  let [out, err] = ["", ""];
+  child.stdout.on("data", (text) => (out += text));
+  child.stderr.on("data", (text) => (err += text));
+  const code = await new Promise((resolve) => child.once("close", resolve));
+  return { code, out, err };
+}
+
 /** A gateway that can be killed and started again at the same address, with the same store. */
 export class Gateway {
   #folder = mkdtempSync(join(tmpdir(), "web-view-"));

@@ -136,7 +136,7 @@ export type CallState = "preparing" | "needs approval" | "needs input" | "runnin
 
 /** Request body of `/chat` and `/chat/stream`. */
 export interface ChatMessage {
-  /** The user's message. Required. */
+  /** The user's message. Required, unless there are attachments. */
   message?: string | null;
   /**
    * ID of the conversation to continue. It must exist. If omitted, a new conversation is
@@ -145,6 +145,19 @@ export interface ChatMessage {
   session_id?: string | null;
   /** Path of the file the user is viewing. It is passed to the model as a hint. */
   active_file?: string | null;
+  /** Name of the model, as in `/v1/responses`. Default: the default model of the server. */
+  model?: string | null;
+  /**
+   * Tools the model may call, as in `/v1/responses`: MCP servers of the settings by their
+   * `server_label`, functions of the settings by their name, `web_search` and `file_search`.
+   * Functions of the client are refused. Default: the tools of the settings.
+   */
+  tools?: Array<Record<string, unknown>> | null;
+  /**
+   * Images and files of the message: parts `input_image` and `input_file`, as in
+   * `/v1/responses`.
+   */
+  attachments?: Array<Record<string, unknown>> | null;
   /** `/chat/stream` only: send text deltas while the model generates them. Default: false. */
   tokens?: boolean | null;
   /**

@@ -4,7 +4,7 @@ use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::{ColorChoice, DisplayArguments};
+use super::{ApprovalPolicy, ColorChoice, DisplayArguments, ToolsShown};
 use crate::server_client::ServerAddress;
 
 /// Which server is meant.
@@ -24,7 +24,8 @@ Exit codes: 0 done, 1 refused, 2 invalid usage or key, 4 the server cannot be re
 
 /// Shown after the options in `turnwire follow --help`.
 const FOLLOW_HELP: &str = "\
-Keys: Esc or Ctrl-C stops the run on the server, Ctrl-B detaches, a second Ctrl-C leaves at once.
+Keys: Esc or Ctrl-C stops the run on the server, Ctrl-B detaches, a second Ctrl-C leaves at once,
+o shows the last call in full, ? shows the keys.
 After a lost connection or a restart of the server it continues where it was. On a terminal,
 approvals and questions of tools are answered in place; elsewhere they are left to others.
 
@@ -39,6 +40,10 @@ key, 4 the server cannot be reached, 130 stopped by Ctrl-C, 143 stopped by SIGTE
 pub(crate) struct FollowArguments {
     /// ID of the run
     pub(crate) run_id: String,
+    /// Which calls that need an approval are allowed without asking: none, those of tools that the
+    /// server classes as pure, or all; `never` denies them
+    #[arg(long, value_name = "WHICH", default_value = "ask")]
+    pub(crate) approve: ApprovalPolicy,
     #[command(flatten)]
     pub(crate) server: ServerArguments,
     #[command(flatten)]
@@ -57,6 +62,8 @@ pub(crate) enum RunsCommand {
     Approve(ApproveArguments),
     /// Make, list or revoke read-only links to a run
     Share(ShareArguments),
+    /// Print the journal of a run: every event so far, as one line of JSON
+    Export(RunsOneArguments),
 }
 
 /// What all commands about runs have.
@@ -218,6 +225,13 @@ pub(crate) struct ChatArguments {
     /// Print one line per change, without a spinner and without formatting
     #[arg(long)]
     pub(crate) plain: bool,
+    /// How much to show of tool calls: nothing, a line each, or also arguments and results
+    #[arg(long, value_name = "HOW", default_value = "summary")]
+    pub(crate) tools: ToolsShown,
+    /// Which calls that need an approval are allowed without asking: none, those of tools that the
+    /// settings class as pure, or all; `never` denies them
+    #[arg(long, value_name = "WHICH", default_value = "ask")]
+    pub(crate) approve: ApprovalPolicy,
     /// When to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,

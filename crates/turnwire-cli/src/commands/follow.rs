@@ -11,7 +11,7 @@ use crate::{
     signals::listen,
     telemetry,
     terminal::{Look, Streams},
-    watch::{Ending, WithoutTerminal, asker, watch},
+    watch::{Answering, Asker, Ending, WithoutTerminal, asker, watch},
 };
 
 pub(crate) fn follow(arguments: &FollowArguments, environment: &Environment) -> Exit {
@@ -31,7 +31,9 @@ fn follow_with(
     let client = connect(arguments.server.server.as_ref(), environment, look.paint)?;
     let run_id = RunId::new(arguments.run_id.as_str());
     let runtime = runtime()?;
-    let ending = runtime.block_on(Box::pin(watch_run(&client, &run_id, environment, look)));
+    let answering = Answering { policy: arguments.approve, otherwise: WithoutTerminal::Wait };
+    let asker = asker(environment, look, answering, None);
+    let ending = runtime.block_on(Box::pin(watch_run(&client, &run_id, look, asker)));
     runtime.shutdown_timeout(LAST_MOMENT);
     exit_of(ending?, after_end)
 }
@@ -39,11 +41,10 @@ fn follow_with(
 async fn watch_run(
     client: &ServerClient,
     run_id: &RunId,
-    environment: &Environment,
     look: Look,
+    asker: Asker,
 ) -> Result<Ending, Problem> {
     let mut signals = listen()?;
-    let asker = asker(environment, look, WithoutTerminal::Wait);
     let run = server_client::follow(client, run_id);
     let ending = watch(run, look, asker, &mut signals, async {}).await?;
     tell_how_to_go_on(&ending, run_id, client);

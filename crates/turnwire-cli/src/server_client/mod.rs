@@ -1,8 +1,8 @@
 //! A client of a Turnwire server: its runs, their events, and commands on them.
 //!
 //! [`address`] says which server and which key, [`credentials`] stores the keys of `turnwire
-//! login`, [`failure`] words what can go wrong, and [`run_feed`] follows a run over cut lines and
-//! restarts of the server.
+//! login`, [`failure`] words what can go wrong, [`run_feed`] follows a run over cut lines and
+//! restarts of the server, and [`journal`] reads what is recorded of it.
 //!
 //! Redirects are not followed. The key belongs to one origin, and a server that has moved should be
 //! named by its new address.
@@ -10,6 +10,7 @@
 mod address;
 mod credentials;
 mod failure;
+mod journal;
 mod remote_run;
 mod run_feed;
 
@@ -26,7 +27,8 @@ pub(crate) use self::{
     address::{ServerAddress, connect, connect_if_named, named_server},
     credentials::Credentials,
     failure::ServerError,
-    remote_run::{follow, follow_started, start},
+    journal::write_journal,
+    remote_run::{NewRun, follow, follow_started, start},
 };
 use crate::exit::Problem;
 

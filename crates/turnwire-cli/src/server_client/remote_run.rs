@@ -23,16 +23,29 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Attempts to start a run. The key of the request prevents a second one.
 const MAX_STARTS: u32 = 3;
 
-/// Starts a run with a message, in a conversation if one is named. Returns its ID.
+/// A run to start on a server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewRun<'a> {
+    pub(crate) message: &'a str,
+    /// The default of the server, if none is named.
+    pub(crate) model: Option<&'a str>,
+    /// A new one, if none is named.
+    pub(crate) conversation_id: Option<&'a str>,
+}
+
+/// Starts a run. Returns its ID.
 pub(crate) async fn start(
     client: &ServerClient,
-    message: &str,
-    conversation_id: Option<&str>,
+    NewRun { message, model, conversation_id }: NewRun<'_>,
 ) -> Result<RunId, ServerError> {
-    let mut body = json!({ "message": message, "approvals": true, "inputs": true });
-    if let (Some(id), Some(body)) = (conversation_id, body.as_object_mut()) {
-        body.insert("session_id".to_owned(), Value::from(id));
-    }
+    // Null is the same as nothing.
+    let body = json!({
+        "message": message,
+        "model": model,
+        "session_id": conversation_id,
+        "approvals": true,
+        "inputs": true,
+    });
     let key = Uuid::new_v4().to_string();
     let mut n_failed = 0;
     loop {

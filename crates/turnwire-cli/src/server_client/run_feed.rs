@@ -1,7 +1,8 @@
 //! The events of a run on a server, from the first to the last, over cut lines and restarts.
 //!
-//! A line that is cut is opened again at once, and if that fails after 1, 2, 4, 8 and then every 15
-//! seconds. What was missed is read first, so that it can be counted; then the stream continues.
+//! A line that is cut is opened again at once, and if that fails often for a quarter of a minute, so
+//! that a server that restarts is there again at once; then after 1, 2, 4, 8 and every 15 seconds.
+//! What was missed is read first, so that it can be counted; then the stream continues.
 //! Events have numbers, so none is shown twice and none is left out.
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
@@ -13,17 +14,20 @@ use futures::{
 };
 use reqwest::{Method, Response, StatusCode};
 use sse_stream::SseStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use turnwire_contract::{Event, RecordedEvent, RunId, Seq};
 use uuid::Uuid;
 
 use super::{ServerClient, ServerError};
 use crate::{exit::Problem, terminal::Connection, watch::RunUpdate};
 
-/// Waits before the attempts to connect again, in seconds. The last one is repeated.
-const WAITS: [u64; 5] = [1, 2, 4, 8, 15];
 /// A pause before the attempt that nobody is told of.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The wait between attempts while the line was lost a moment ago, and how long that is.
+const SHORT_WAIT: Duration = Duration::from_millis(250);
+const SHORT_WAITS_FOR: Duration = Duration::from_secs(15);
+/// Waits after that, in seconds. The last one is repeated.
+const LONG_WAITS: [u64; 5] = [1, 2, 4, 8, 15];
 /// A line without even a heartbeat for this long is cut. Servers send one every 15 seconds.
 const MAX_SILENCE: Duration = Duration::from_secs(45);
 const LAST_EVENT_ID: &str = "Last-Event-ID";
@@ -62,10 +66,41 @@ struct Feed {
 enum Line {
     Unopened,
     Open(BoxStream<'static, io::Result<RecordedEvent>>),
-    /// Lost, and this many attempts to connect again have failed.
-    Lost(usize),
+    Lost(Outage),
     /// The run is over, or cannot be read at all.
     Closed,
+}
+
+/// A line that is lost.
+#[derive(Debug, Clone, Copy)]
+struct Outage {
+    since: Instant,
+    /// Number of attempts to connect again that have failed.
+    n_failed: usize,
+    /// Number of those after which the wait was long.
+    n_long: usize,
+}
+
+impl Outage {
+    fn begins() -> Self {
+        Self { since: Instant::now(), n_failed: 0, n_long: 0 }
+    }
+
+    /// The outage after one more attempt that failed.
+    fn goes_on(self) -> Self {
+        let is_long = self.since.elapsed() >= SHORT_WAITS_FOR;
+        Self { n_failed: self.n_failed + 1, n_long: self.n_long + usize::from(is_long), ..self }
+    }
+
+    /// The wait before the next attempt.
+    fn wait(self) -> Duration {
+        let last = LONG_WAITS.last().copied().unwrap_or_default();
+        match (self.n_failed, self.n_long) {
+            (0, _) => FIRST_WAIT,
+            (_, 0) => SHORT_WAIT,
+            (_, n) => Duration::from_secs(LONG_WAITS.get(n - 1).copied().unwrap_or(last)),
+        }
+    }
 }
 
 impl Feed {
@@ -79,7 +114,7 @@ impl Feed {
                 Line::Unopened => match self.open(None).await {
                     Ok(()) => {}
                     Err(error) if self.is_known && error.is_temporary() => {
-                        self.line = Line::Lost(0);
+                        self.line = Line::Lost(Outage::begins());
                     }
                     Err(error) => {
                         self.line = Line::Closed;
@@ -89,11 +124,11 @@ impl Feed {
                 Line::Open(events) => match events.next().await {
                     Some(Ok(recorded)) => self.take(recorded),
                     // A stream that ends before its run was cut by a proxy or a shutdown.
-                    Some(Err(_)) | None => self.line = Line::Lost(0),
+                    Some(Err(_)) | None => self.line = Line::Lost(Outage::begins()),
                 },
-                Line::Lost(n_failed) => {
-                    let n_failed = *n_failed;
-                    if let Err(problem) = self.reconnect(n_failed).await {
+                Line::Lost(outage) => {
+                    let outage = *outage;
+                    if let Err(problem) = self.reconnect(outage).await {
                         self.line = Line::Closed;
                         return Some(Err(problem));
                     }
@@ -103,19 +138,19 @@ impl Feed {
     }
 
     /// Tries to connect again after a wait. Fails if there is no use in trying.
-    async fn reconnect(&mut self, n_failed: usize) -> Result<(), Problem> {
-        let wait = if n_failed == 0 { FIRST_WAIT } else { wait_after(n_failed) };
-        sleep(with_jitter(wait)).await;
+    async fn reconnect(&mut self, outage: Outage) -> Result<(), Problem> {
+        sleep(with_jitter(outage.wait())).await;
         match self.catch_up().await {
             Ok(n_events) => {
-                if n_failed > 0 {
+                if outage.n_failed > 0 {
                     self.ready.push_back(RunUpdate::Connection(Connection::Back { n_events }));
                 }
                 Ok(())
             }
             Err(error) if error.is_temporary() => {
-                self.line = Line::Lost(n_failed + 1);
-                let (wait, attempt) = (wait_after(n_failed + 1), n_failed + 1);
+                let outage = outage.goes_on();
+                self.line = Line::Lost(outage);
+                let (wait, attempt) = (outage.wait(), outage.n_failed);
                 self.ready.push_back(RunUpdate::Connection(Connection::Lost { wait, attempt }));
                 Ok(())
             }
@@ -176,12 +211,6 @@ impl Feed {
     }
 }
 
-fn wait_after(n_failed: usize) -> Duration {
-    let last = WAITS.last().copied().unwrap_or_default();
-    let seconds = WAITS.get(n_failed.saturating_sub(1)).copied().unwrap_or(last);
-    Duration::from_secs(seconds)
-}
-
 /// Up to a fifth more, so that the clients of a server that restarts do not come all at once.
 fn with_jitter(wait: Duration) -> Duration {
     let [random, ..] = Uuid::new_v4().into_bytes();
@@ -205,3 +234,7 @@ fn events_of(response: Response) -> impl Stream<Item = io::Result<RecordedEvent>
         Some(serde_json::from_str(&data).map_err(io::Error::other))
     })
 }
+
+#[cfg(test)]
+#[path = "run_feed_tests.rs"]
+mod tests;

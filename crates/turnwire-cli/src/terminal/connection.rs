@@ -18,6 +18,9 @@ pub(crate) enum Connection {
 impl Connection {
     pub(super) fn words(self) -> String {
         match self {
+            Self::Lost { wait, .. } if wait < Duration::from_secs(1) => {
+                "connection lost, the run goes on; trying again".to_owned()
+            }
             Self::Lost { wait, .. } => {
                 format!("connection lost, the run goes on; retry in {}s", wait.as_secs())
             }

@@ -3,7 +3,11 @@
 use std::io::{self, IsTerminal};
 
 use super::Paint;
-use crate::{args::DisplayArguments, environment::Environment, telemetry};
+use crate::{
+    args::{DisplayArguments, ToolsShown},
+    environment::Environment,
+    telemetry,
+};
 
 /// How a run is displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +21,8 @@ pub(crate) struct Look {
     pub(crate) keys: &'static str,
     /// Whether the answer is formatted.
     pub(crate) is_formatted: bool,
+    /// How much is shown of calls.
+    pub(crate) tools: ToolsShown,
 }
 
 /// How to stop a run of this process.
@@ -71,7 +77,15 @@ impl Look {
             _ => View::Plain,
         };
         let paint = Paint::choose(arguments.color, environment, stderr_is_terminal);
-        Self { view, paint, stderr_is_terminal, shared, keys: STOP_KEYS, is_formatted: false }
+        Self {
+            view,
+            paint,
+            stderr_is_terminal,
+            shared,
+            keys: STOP_KEYS,
+            is_formatted: false,
+            tools: arguments.tools,
+        }
     }
 
     /// For a run that goes on without this process.

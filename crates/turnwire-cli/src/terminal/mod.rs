@@ -5,6 +5,7 @@
 //! is erased before the answer continues.
 
 mod answer;
+mod call_details;
 mod connection;
 mod formatter;
 mod live;

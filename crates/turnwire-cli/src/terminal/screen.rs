@@ -11,12 +11,16 @@ use turnwire_surfaces::{Projection, Transcript, TranscriptFrame, wire_json};
 use super::{
     Colour, Connection, Look, Paint,
     answer::Answer,
+    call_details::CallDetails,
     formatter::Formatter,
     live::Live,
     look::View,
     plain::{self, STOPPING},
     tell,
 };
+use crate::args::ToolsShown;
+
+const NOTHING_ENDED: &str = "no call has ended yet";
 
 /// An update of the display.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub(crate) enum DisplayUpdate {
     Connection(Connection),
     /// Something to know about the display itself.
     Notice(String),
+    /// Shows the arguments and the result of the last call that ended.
+    LastCall,
     /// A question to the person. Other updates wait until it is closed.
     Question(String),
     QuestionClosed {
@@ -51,6 +57,8 @@ pub(crate) enum Screen {
 #[derive(Debug)]
 pub(crate) struct TextDisplay {
     transcript: Transcript,
+    details: CallDetails,
+    tools: ToolsShown,
     answer: Answer<Stdout>,
     status: Status,
     /// Updates during a question. They are displayed afterwards.
@@ -79,7 +87,7 @@ pub(crate) enum Status {
 
 impl Screen {
     pub(crate) fn new(look: Look) -> Self {
-        let Look { view, paint, shared, keys, is_formatted, .. } = look;
+        let Look { view, paint, shared, keys, is_formatted, tools, .. } = look;
         let status = match view {
             View::Json => return Self::Json(io::stdout()),
             View::Quiet => Status::Silent,
@@ -91,8 +99,14 @@ impl Screen {
                 Status::Live { live, paint, formatter }
             }
         };
-        let (transcript, answer) = (Transcript::default(), Answer::new(io::stdout(), shared));
-        Self::Transcript(Box::new(TextDisplay { transcript, answer, status, deferred: None }))
+        Self::Transcript(Box::new(TextDisplay {
+            transcript: Transcript::default(),
+            details: CallDetails::default(),
+            tools,
+            answer: Answer::new(io::stdout(), shared),
+            status,
+            deferred: None,
+        }))
     }
 
     /// Displays an update. Fails only if the answer cannot be written.
@@ -110,6 +124,7 @@ impl Screen {
                 shown.connection(*connection)
             }
             (Self::Transcript(shown), DisplayUpdate::Notice(text)) => shown.notice(text),
+            (Self::Transcript(shown), DisplayUpdate::LastCall) => shown.last_call(),
             (Self::Transcript(shown), DisplayUpdate::Question(text)) => shown.ask(text),
             (Self::Transcript(shown), DisplayUpdate::QuestionClosed { was_typed }) => {
                 shown.go_on(*was_typed)
@@ -141,8 +156,27 @@ impl TextDisplay {
             deferred.push(Deferred::Event(Arc::clone(recorded)));
             return Ok(());
         }
-        let mut frames = self.transcript.project(recorded).into_iter();
-        frames.try_for_each(|frame| self.status.show(&mut self.answer, &frame))
+        let has_ended = self.details.note(recorded);
+        for frame in self.transcript.project(recorded) {
+            if self.tools != ToolsShown::None || !is_about_tool(&frame) {
+                self.status.show(&mut self.answer, &frame)?;
+            }
+        }
+        match self.details.last() {
+            Some(details) if has_ended && self.tools == ToolsShown::Full => {
+                self.status.details(&mut self.answer, details)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Not during a question, which would be torn apart.
+    fn last_call(&mut self) -> io::Result<()> {
+        match self.details.last() {
+            _ if self.deferred.is_some() => Ok(()),
+            Some(details) => self.status.details(&mut self.answer, details),
+            None => self.notice(NOTHING_ENDED),
+        }
     }
 
     fn connection(&mut self, connection: Connection) -> io::Result<()> {
@@ -223,6 +257,25 @@ impl Status {
             Self::Live { live, paint, .. } => {
                 answer.end_open_line()?;
                 show_live(live, frame, *paint);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes lines about a call above the live block.
+    fn details(&mut self, answer: &mut Answer<Stdout>, details: &str) -> io::Result<()> {
+        self.end_formatted(answer)?;
+        match self {
+            Self::Silent => {}
+            Self::Plain(paint) => {
+                answer.end_open_line()?;
+                tell(&paint.dim(details));
+            }
+            Self::Live { live, paint, .. } => {
+                answer.end_open_line()?;
+                live.erase();
+                tell(&paint.dim(details));
+                live.draw();
             }
         }
         Ok(())
@@ -311,6 +364,17 @@ impl Status {
     fn make_way(&mut self) {
         if let Self::Live { live, .. } = self {
             live.erase();
+        }
+    }
+}
+
+fn is_about_tool(frame: &TranscriptFrame) -> bool {
+    match frame {
+        TranscriptFrame::ToolBegan { .. }
+        | TranscriptFrame::ToolNoted { .. }
+        | TranscriptFrame::ToolEnded { .. } => true,
+        TranscriptFrame::Text(_) | TranscriptFrame::Notice(_) | TranscriptFrame::Ended { .. } => {
+            false
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 
 use serde_json::Value;
 use turnwire::{ApprovalAnswer, CallId, Decision, Event, RecordedEvent};
-use turnwire_contract::{InputId, Reply, ToolClaims};
+use turnwire_contract::{DiscoveryOutcome, Effect, InputId, Reply, ToolClaims, ToolSpec};
 use turnwire_surfaces::{Call, CallBook, clean};
 
 use super::{
@@ -14,10 +14,15 @@ use super::{
     input::{Input, Line, Request},
     keyboard::Keyboard,
 };
-use crate::terminal::{Colour, DisplayUpdate, Paint};
+use crate::{
+    args::ApprovalPolicy,
+    terminal::{Colour, DisplayUpdate, Paint},
+};
 
 /// Reason for the denial, for the model.
 const NOBODY_TO_ASK: &str = "a person has to allow this, and there is nobody to ask";
+/// Reason for a denial by `--approve never`, for the model.
+const NEVER: &str = "the person who watches this run allows no calls that need an approval";
 /// Maximum number of characters of the arguments that are shown. The editor shows all.
 const MAX_SHOWN: usize = 2_000;
 
@@ -42,15 +47,26 @@ pub(crate) enum WithoutTerminal {
     Leave,
 }
 
+/// Who answers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answering {
+    /// Which approvals are given without a question.
+    pub(crate) policy: ApprovalPolicy,
+    pub(crate) otherwise: WithoutTerminal,
+}
+
 /// The pending questions.
 pub(crate) struct Asker {
     /// None if there is no terminal.
     keyboard: Option<Keyboard>,
-    otherwise: WithoutTerminal,
+    answering: Answering,
     must_leave: bool,
     paint: Paint,
     has_editor: bool,
     calls: CallBook,
+    /// Tools without side effects, by the class that the operator gave them. What a server claims
+    /// about its tools does not count.
+    pure: HashSet<(Option<String>, String)>,
     /// Tools that the person approved for all calls.
     always: HashSet<String>,
     /// The open question, followed by the waiting ones.
@@ -110,15 +126,16 @@ impl Asker {
         keyboard: Option<Keyboard>,
         has_editor: bool,
         paint: Paint,
-        otherwise: WithoutTerminal,
+        answering: Answering,
     ) -> Self {
         Self {
             keyboard,
-            otherwise,
+            answering,
             must_leave: false,
             paint,
             has_editor,
             calls: CallBook::new(),
+            pure: HashSet::new(),
             always: HashSet::new(),
             questions: VecDeque::new(),
             is_editing: false,
@@ -139,10 +156,17 @@ impl Asker {
     ) -> Option<Given> {
         self.calls.note(recorded);
         match &recorded.event {
+            Event::RunQueued { request } => self.note_effects(request.tools.iter().map(|it| &**it)),
+            Event::ToolsDiscovered { outcome: DiscoveryOutcome::Listed { tools }, .. } => {
+                self.note_effects(tools.iter().map(|it| &**it));
+            }
             Event::ApprovalRequested { call_id, changed, server_claims, .. } => {
                 if changed.is_none() && self.always.contains(&self.title(call_id)) {
                     // The run resolves it from the earlier answer.
                     return None;
+                }
+                if let Some(decision) = self.decided(call_id, changed.is_some()) {
+                    return answered(call_id.clone(), decision.into());
                 }
                 let id = QuestionId { call_id: call_id.clone(), input_id: None };
                 let (changed, claims) = (changed.clone(), *server_claims);
@@ -177,6 +201,26 @@ impl Asker {
             _ => {}
         }
         None
+    }
+
+    fn note_effects<'a>(&mut self, tools: impl Iterator<Item = &'a ToolSpec>) {
+        let pure = tools.filter(|tool| tool.effect == Effect::Pure);
+        self.pure.extend(pure.map(|tool| (tool.server.clone(), tool.name.clone())));
+    }
+
+    /// The decision that the command line makes. A tool whose definition has changed is never
+    /// approved unseen.
+    fn decided(&self, call_id: &CallId, has_changed: bool) -> Option<Decision> {
+        let is_pure = || {
+            let tool = self.calls.get(call_id).map(|call| &call.tool);
+            tool.is_some_and(|it| self.pure.contains(&(it.server.clone(), it.name.clone())))
+        };
+        match self.answering.policy {
+            ApprovalPolicy::Never => Some(Decision::Denied { reason: NEVER.to_owned() }),
+            ApprovalPolicy::All if !has_changed => Some(Decision::Approved),
+            ApprovalPolicy::ReadOnly if !has_changed && is_pure() => Some(Decision::Approved),
+            ApprovalPolicy::Ask | ApprovalPolicy::All | ApprovalPolicy::ReadOnly => None,
+        }
     }
 
     /// Waits for input. Waits forever if there is no terminal.
@@ -295,7 +339,7 @@ impl Asker {
         updates: &mut VecDeque<DisplayUpdate>,
     ) -> Option<Given> {
         if self.keyboard.is_none() {
-            match self.otherwise {
+            match self.answering.otherwise {
                 WithoutTerminal::Wait => {}
                 WithoutTerminal::Leave => self.must_leave = true,
                 WithoutTerminal::Deny => return Some(without_person(question.id)),

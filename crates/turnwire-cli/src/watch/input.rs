@@ -5,6 +5,10 @@
 pub(crate) enum Key {
     Escape,
     CtrlB,
+    /// `o`: the last call in full.
+    Open,
+    /// `?`: what the keys mean.
+    Help,
 }
 
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Reads from the terminal on a separate thread, so that it blocks neither the run nor Ctrl-C.
 //!
 //! While there is a question, whole lines are read, as a shell does. Between questions single keys
-//! are read, without echo: Esc and Ctrl-B. Both ways wait with `poll`, so that a question can be
+//! are read, without echo: Esc and Ctrl-B, and letters if nobody takes what is typed ahead. Both ways wait with `poll`, so that a question can be
 //! withdrawn and the terminal given back at any time. Signals of the terminal stay on, so Ctrl-C
 //! is a signal here as everywhere.
 
@@ -71,8 +71,8 @@ pub(crate) struct KeyboardOptions {
     pub(crate) editor: Option<String>,
     /// Whether keys are read between questions.
     pub(crate) reads_keys: bool,
-    /// Where other keys go.
-    pub(crate) typed_ahead: TypedAhead,
+    /// Where text goes that is typed between questions; letters are keys without it.
+    pub(crate) typed_ahead: Option<TypedAhead>,
 }
 
 /// The controlling terminal of this process, independent of standard input. It is restored when
@@ -351,7 +351,7 @@ impl Reader {
             let n_bytes = self.terminal.read(&mut rest).unwrap_or(0);
             bytes.extend(rest.get(..n_bytes)?);
         }
-        first_key(&bytes, &self.options.typed_ahead)
+        first_key(&bytes, self.options.typed_ahead.as_ref())
     }
 
     fn has_more(&self) -> bool {
@@ -361,7 +361,7 @@ impl Reader {
 }
 
 /// The first key that means something. Esc starts the sequences of other keys, too. Text is kept.
-fn first_key(mut bytes: &[u8], typed_ahead: &TypedAhead) -> Option<Key> {
+fn first_key(mut bytes: &[u8], typed_ahead: Option<&TypedAhead>) -> Option<Key> {
     loop {
         bytes = match bytes {
             [] => return None,
@@ -374,7 +374,12 @@ fn first_key(mut bytes: &[u8], typed_ahead: &TypedAhead) -> Option<Key> {
             // A key with Alt.
             [ESCAPE, _, rest @ ..] => rest,
             [byte, rest @ ..] => {
-                typed_ahead.note(*byte);
+                match (typed_ahead, byte) {
+                    (Some(typed_ahead), byte) => typed_ahead.note(*byte),
+                    (None, b'o') => return Some(Key::Open),
+                    (None, b'?') => return Some(Key::Help),
+                    (None, _) => {}
+                }
                 rest
             }
         };

@@ -26,7 +26,7 @@ use turnwire_surfaces::{Answer, clean};
 
 use self::display::{Display, DisplayStep};
 pub(crate) use self::{
-    asker::{Asker, WithoutTerminal},
+    asker::{Answering, Asker, WithoutTerminal},
     input::{Input, Key},
     keyboard::{Keyboard, KeyboardOptions, TerminalMode, TypedAhead},
     open_run::{BY, OpenRun, RunControl, RunUpdate, Taken, local},
@@ -41,6 +41,9 @@ use crate::{
 /// Hint for the cause of an error.
 pub(crate) const SEE_LOG: &str = "TURNWIRE_LOG=warn shows the cause";
 const CANNOT_DETACH: &str = "this run belongs to this process; ctrl-c stops it";
+const KEYS: &str = "keys: esc or ctrl-c stops the run, o shows the last call in full";
+const KEYS_OF_SERVER: &str =
+    "keys: esc or ctrl-c stops the run, ctrl-b detaches, o shows the last call in full";
 
 /// Why a run is no longer watched.
 pub(crate) enum Ending {
@@ -56,17 +59,13 @@ pub(crate) enum Ending {
     NobodyReads,
 }
 
-/// Asks questions if they are visible and there is a terminal.
-pub(crate) fn asker(environment: &Environment, look: Look, otherwise: WithoutTerminal) -> Asker {
-    asker_with(environment, look, otherwise, TypedAhead::default())
-}
-
-/// As [`asker`], and keeps the text that is typed between questions.
-pub(crate) fn asker_with(
+/// Asks questions if they are visible and there is a terminal. Text that is typed between questions
+/// is kept if there is a place for it.
+pub(crate) fn asker(
     environment: &Environment,
     look: Look,
-    otherwise: WithoutTerminal,
-    typed_ahead: TypedAhead,
+    answering: Answering,
+    typed_ahead: Option<TypedAhead>,
 ) -> Asker {
     let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| environment.get(name));
     let can_ask = look.stderr_is_terminal && look.view != View::Json;
@@ -74,7 +73,7 @@ pub(crate) fn asker_with(
     let reads_keys = can_ask && look.shared;
     let options = KeyboardOptions { editor: editor.map(str::to_owned), reads_keys, typed_ahead };
     let keyboard = can_ask.then(|| Keyboard::open(options)).flatten();
-    Asker::new(keyboard, editor.is_some(), look.paint, otherwise)
+    Asker::new(keyboard, editor.is_some(), look.paint, answering)
 }
 
 /// Watches `run`. `put_away` is awaited together with the display after the end of the run.
@@ -159,6 +158,11 @@ impl Watch {
                         return Ok(Some(Ending::Detached));
                     }
                     Input::Key(Key::CtrlB) => self.updates.push_back(notice(CANNOT_DETACH)),
+                    Input::Key(Key::Open) => self.updates.push_back(DisplayUpdate::LastCall),
+                    Input::Key(Key::Help) => {
+                        let keys = if self.control.outlives_us() { KEYS_OF_SERVER } else { KEYS };
+                        self.updates.push_back(notice(keys));
+                    }
                     Input::Line(typed) => {
                         let given = self.asker.read(typed, &mut self.updates);
                         self.give(given).await?;

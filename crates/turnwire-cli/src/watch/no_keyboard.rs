@@ -8,7 +8,7 @@ use super::input::{Input, Request};
 pub(crate) struct KeyboardOptions {
     pub(crate) editor: Option<String>,
     pub(crate) reads_keys: bool,
-    pub(crate) typed_ahead: TypedAhead,
+    pub(crate) typed_ahead: Option<TypedAhead>,
 }
 
 /// Nothing is typed ahead.

@@ -28,7 +28,7 @@ fn local() -> World {
 
 impl Terminal {
     /// Waits until a line can be typed, and types it.
-    fn say(&mut self, line: &[u8]) {
+    pub(crate) fn say(&mut self, line: &[u8]) {
         self.output.wait_until("a prompt", |bytes| screen(bytes).trim_end().ends_with('›'));
         self.press(line);
     }
@@ -295,7 +295,7 @@ fn a_chat_that_cannot_start_says_why() {
     let world = World::new();
     let done = world.run(&["chat", "--server", "http://127.0.0.1:1", "--resume"]);
     assert_eq!(done.code, Some(4), "{done:?}");
-    let done = world.run(&["chat", "--server", "http://127.0.0.1:1", "--model", "x"]);
+    let done = world.run(&["chat", "--server", "http://127.0.0.1:1", "--config", "x"]);
     assert_eq!(done.code, Some(2), "{done:?}");
     let done = world.run(&["chat"]);
     assert_eq!(done.code, Some(2), "{done:?}");

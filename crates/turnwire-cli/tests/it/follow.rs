@@ -259,7 +259,7 @@ fn a_cut_line_is_mended() {
     terminal.wait_for("one,");
     plain.stdout.wait_for("one, ");
     proxy.cut();
-    let lost = "connection lost, the run goes on; retry in 1s";
+    let lost = "connection lost, the run goes on; trying again";
     terminal.wait_for(&format!("◌ {lost}"));
     plain.stderr.wait_for(&format!("◌ {lost}\n"));
     for question in &mut questions {
@@ -301,6 +301,9 @@ fn a_restart_of_the_server_is_survived() {
     terminal.wait_for("connection lost, the run goes on");
     let again = ["serve", "--demo", "--json", "--listen", &address];
     let _gateway = Gateway::start(&serve, &again);
+    let listens = Instant::now();
+    terminal.wait_for("caught up");
+    assert!(listens.elapsed() < Duration::from_secs(1), "it comes back at once");
     let (bytes, code) = terminal.finish();
     let shown = timeless(&screen(&bytes));
     assert_eq!(code, 0, "{shown}");
@@ -430,9 +433,9 @@ fn questions_of_tools_are_answered_in_place() {
 #[test]
 fn options_of_this_process_are_refused_with_a_server() {
     let world = World::new().with("TURNWIRE_SERVER", "http://127.0.0.1:1");
-    let done = world.run(&["run", "--model", "scripted", "Hello."]);
+    let done = world.run(&["run", "--max-turns", "1", "Hello."]);
     assert_eq!(done.code, Some(2), "{done:?}");
-    assert!(done.stderr.contains("--model works only in this process"), "{done:?}");
+    assert!(done.stderr.contains("--max-turns works only in this process"), "{done:?}");
     let world = World::new().with("TURNWIRE_SERVER", "").with("TURNWIRE_DEMO_TOOL_MS", "1");
     assert_eq!(world.run(&["run", "--model", "scripted", MULTIPLY]).code, Some(0));
 }

@@ -12,6 +12,7 @@ mod asking;
 mod backup;
 mod chat;
 mod check;
+mod choices;
 mod completions;
 mod doctor;
 mod exit_codes;

@@ -67,7 +67,7 @@ fn an_unknown_run_is_1_and_a_stranger_is_2() {
     let gateway = Gateway::start(&quick(), &DEMO);
     let world = client(&gateway);
     for arguments in
-        [&["runs", "show", "run_x"][..], &["runs", "cancel", "run_x"], &["follow", "run_x"]]
+        [&["runs", "show", "run_x"][..], &["runs", "export", "run_x"], &["follow", "run_x"]]
     {
         let done = world.run(arguments);
         assert_eq!(done.code, Some(1), "{done:?}");

@@ -3,7 +3,7 @@
 use axum::{extract::State, response::Response as HttpResponse};
 use tokio::sync::watch;
 use turnwire_contract::{Entry, RequestKey, RunRequest, Seq};
-use turnwire_engine::{RunHandle, StartError, StartOptions};
+use turnwire_engine::{RunHandle, StartOptions};
 use turnwire_surfaces::{AgUiFrame, ag_ui::Origin};
 
 use super::{
@@ -19,6 +19,7 @@ use crate::{
     auth::Caller,
     body::JsonBody,
     client_tools::with_client_tools,
+    responses::model_for,
     streaming::CancelOnDrop,
 };
 
@@ -121,17 +122,4 @@ async fn into_run(
     run.echo = request.origin.echo();
     run.tools = with_client_tools(run.tools, request.tools, |n, _| format!("tools[{n}]"))?;
     Ok(run)
-}
-
-/// The model to use: the requested one, or the fallback for unknown names.
-fn model_for(app: &App, asked: Option<&str>) -> Result<String, ApiError> {
-    let options = app.options();
-    match asked {
-        None => Ok(options.default_model.clone()),
-        Some(name) if app.runs().knows_model(name) => Ok(name.to_owned()),
-        Some(name) => options
-            .fallback_model
-            .clone()
-            .ok_or_else(|| StartError::UnknownModel(name.to_owned()).into()),
-    }
 }

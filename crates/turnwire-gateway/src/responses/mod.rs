@@ -21,6 +21,7 @@ use crate::app::App;
 
 pub(crate) use create::{CreateOptions, create_once};
 pub(crate) use output::{ProfileParams, profile};
+pub(crate) use prepare::{choose_tools, model_for};
 pub(crate) use references::resolve_references;
 
 /// The routes of this surface.

@@ -126,7 +126,7 @@ pub(super) async fn prepare(
 }
 
 /// The model to use: the requested one, or the fallback for unknown names.
-fn model_for(app: &App, asked: Option<&str>) -> Result<String, ApiError> {
+pub(crate) fn model_for(app: &App, asked: Option<&str>) -> Result<String, ApiError> {
     let options = app.options();
     let name = asked.unwrap_or(&options.default_model);
     if app.runs().knows_model(name) {
@@ -171,7 +171,8 @@ async fn read_input(
     entries: &[Entry],
 ) -> Result<Input, ApiError> {
     let Some(body) = input else { return Ok(Input::default()) };
-    let references_found = resolve_references(app, caller, body, entries).await?;
+    let references = request::references(body);
+    let references_found = resolve_references(app, caller, references, entries).await?;
     Ok(request::read_input(body, &references_found)?)
 }
 
@@ -189,11 +190,44 @@ fn asked_about(input: &Input, entries: &[Entry]) -> BTreeMap<String, CallId> {
     answers.filter_map(|id| Some((id.clone(), call_of(id)?))).collect()
 }
 
+/// The tools of a chat, as the client listed them: tools and MCP servers of the settings. Nothing is
+/// left out silently, because a chat has no place to report it, and no call can go to the client.
+pub(crate) async fn choose_tools(
+    app: &App,
+    caller: &Caller,
+    listed: &[Value],
+) -> Result<ResolvedTools, ApiError> {
+    let placed: Vec<PlacedTool<'_>> =
+        listed.iter().enumerate().map(|(n, tool)| (format!("tools[{n}]"), tool)).collect();
+    let requested = request::read_tools(&placed, &app.options().requests)?;
+    let bare = request::bare_functions(listed);
+    let found = find_tools(app, caller, requested.tools, &bare).await?;
+    if let Some(path) = requested.ignored.first() {
+        let message = format!("`{path}` has no effect here; leave it out.");
+        return Err(ApiError::bad_request("unsupported_parameter", message).about(path));
+    }
+    if let Some(path) = found.missing.first() {
+        return Err(no_web_search().about(path));
+    }
+    let of_client = found.tools.iter().find(|tool| tool.kind.is_run_by_client());
+    if let Some(ToolSpec { name, .. }) = of_client.map(AsRef::as_ref) {
+        let is_it = |tool: &Value| tool.get("name").and_then(Value::as_str) == Some(name);
+        let place = listed.iter().position(is_it).unwrap_or_default();
+        let message = format!(
+            "There is no function `{name}` in the settings of this server, and a chat cannot pass \
+             calls on to the client. Use /v1/responses for functions of your own."
+        );
+        let error = ApiError::bad_request("unsupported_tool", message);
+        return Err(error.about(format!("tools[{place}].name")));
+    }
+    Ok(found)
+}
+
 /// The tools of a run.
 #[derive(Default)]
-struct ResolvedTools {
-    tools: Vec<Arc<ToolSpec>>,
-    servers: Vec<ServerUse>,
+pub(crate) struct ResolvedTools {
+    pub(crate) tools: Vec<Arc<ToolSpec>>,
+    pub(crate) servers: Vec<ServerUse>,
     /// Paths of requested search tools that this server does not have.
     missing: Vec<String>,
 }
@@ -207,12 +241,16 @@ impl ResolvedTools {
         let must_call = matches!(choice, ToolChoice::Required);
         let has_none = self.tools.is_empty() && self.servers.is_empty();
         if request::names_web_search(written) || must_call && has_none {
-            let message = "This server has no web search; its operator can set one up with \
-                           [web_search] in the settings.";
-            return Err(ApiError::bad_request("unsupported_tool", message).about("tool_choice"));
+            return Err(no_web_search().about("tool_choice"));
         }
         Ok(())
     }
+}
+
+fn no_web_search() -> ApiError {
+    let message = "This server has no web search; its operator can set one up with [web_search] in \
+                   the settings.";
+    ApiError::bad_request("unsupported_tool", message)
 }
 
 /// Looks up the requested tools. A search tool that this server does not have is left out: clients

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use turnwire_contract::{Entry, FileId, Item, ItemId, LibraryAddress, ToolKind};
 use turnwire_surfaces::responses::ids;
 
-use super::request::{self, FoundFile, InputBody, ResolvedReferences};
+use super::request::{FoundFile, References, ResolvedReferences};
 use crate::{api_error::ApiError, app::App, auth::Caller};
 
 /// Maximum number of items and files the input may refer to.
@@ -13,14 +13,13 @@ const MAX_REFERENCES: usize = 1_000;
 /// Maximum size of a text file in a tool output, in bytes. Its text is inlined.
 const MAX_TEXT_IN_OUTPUT: usize = 1024 * 1024;
 
-/// Looks up the items and files that the input refers to.
+/// Looks up the items and files that an input refers to.
 pub(crate) async fn resolve_references(
     app: &App,
     caller: &Caller,
-    body: &InputBody,
+    mut references: References,
     entries: &[Entry],
 ) -> Result<ResolvedReferences, ApiError> {
-    let mut references = request::references(body);
     if references.items.len() + references.files.len() > MAX_REFERENCES {
         return Err(too_much(&format!("may name at most {MAX_REFERENCES} items and files")));
     }

@@ -13,6 +13,7 @@ mod approvals;
 mod auth;
 mod bounds;
 mod chat;
+mod chat_choices;
 mod chat_completions;
 mod closing;
 mod custom_tools;

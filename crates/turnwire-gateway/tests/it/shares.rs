@@ -69,7 +69,10 @@ async fn a_link_shows_one_run_until_it_is_revoked() {
         (&made["path"], &made["redact"]),
         (&json!(format!("/#/shared/{token}")), &json!(false))
     );
-    let (_, snapshot) = world.get(&format!("/v1/shared/{token}")).await;
+    let (_, mut snapshot) = world.get(&format!("/v1/shared/{token}")).await;
+    let of_link = snapshot.as_object_mut().unwrap();
+    assert_eq!(of_link.remove("redact"), Some(json!(false)));
+    assert_eq!(of_link.remove("expires_at"), Some(made["expires_at"].clone()));
     let (_, own) = with_key(&world, Method::GET, &format!("/v1/runs/{run}"), json!({})).await;
     assert_eq!(snapshot, own);
     let events = world.request(Method::GET, &format!("/v1/shared/{token}/events"));
@@ -188,6 +191,8 @@ async fn a_redacted_link_leaks_nothing() {
     let (_, runs) = world.get("/v1/runs").await;
     let run = runs["data"][0]["run_id"].as_str().unwrap();
     assert_eq!(runs["data"][0]["n_calls"], 15, "{runs:#}");
+    let (_, own) = world.get(&format!("/v1/runs/{run}")).await;
+    let call = own["calls"][0]["call_id"].as_str().unwrap();
     let mut seen = [0, 0];
     for (place, redact) in [(0, false), (1, true)] {
         let (_, made) =
@@ -200,6 +205,7 @@ async fn a_redacted_link_leaks_nothing() {
             format!("{path}/events?snapshot=true"),
             format!("{path}/events?format=ndjson"),
             format!("{path}/events?format=ndjson&snapshot=true&follow=false"),
+            format!("{path}/calls/{call}/result"),
         ] {
             bytes += &world.text(world.request(Method::GET, &path)).await;
         }
@@ -208,6 +214,46 @@ async fn a_redacted_link_leaks_nothing() {
     }
     assert_eq!(seen[1], 0, "canaries in a redacted link");
     assert_eq!(seen[0], n - 1, "all but the name of the conversation are in an open link");
+    world.close().await;
+}
+
+/// Whoever has a link reads a large result to its end, also in ranges; a link that withholds
+/// texts has only what stands in its place, however it is asked.
+#[tokio::test]
+async fn a_link_has_the_whole_of_a_large_result() {
+    let large = format!("{}END", "x".repeat(200_000));
+    let returns = FakeTool::new("t", Behaviour::Returns(large.clone()));
+    let turns = [Turn::new().call("t", json!({})), Turn::new().text("Done.")];
+    let world = Plan::new(turns).tool(returns).start().await;
+    world.post("/chat", json!({ "message": "Go" })).await;
+    let (_, runs) = world.get("/v1/runs").await;
+    let run = runs["data"][0]["run_id"].as_str().unwrap();
+    let (_, own) = world.get(&format!("/v1/runs/{run}")).await;
+    let call = own["calls"][0]["call_id"].as_str().unwrap();
+    let read = async |redact: bool, range: Option<&str>| {
+        let path = format!("/v1/runs/{run}/share");
+        let (_, made) = world.post(&path, json!({ "redact": redact })).await;
+        let token = made["token"].as_str().unwrap();
+        let (_, shared) = world.get(&format!("/v1/shared/{token}")).await;
+        assert_eq!(
+            (&shared["redact"], &shared["expires_at"]),
+            (&json!(redact), &made["expires_at"])
+        );
+        let path = format!("/v1/shared/{token}/calls/{call}/result");
+        let request = world.request(Method::GET, &path);
+        let request = range.iter().fold(request, |request, range| request.header("range", *range));
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    };
+    assert_eq!(read(false, None).await, (200, large));
+    assert_eq!(read(false, Some("bytes=200000-")).await, (206, "END".to_owned()));
+    assert_eq!(read(true, None).await, (200, "[redacted]".to_owned()));
+    assert_eq!(read(true, Some("bytes=200000-")).await.0, 416);
+    let (_, made) = world.post(&format!("/v1/runs/{run}/share"), json!({})).await;
+    let path = format!("/v1/shared/{}/calls", made["token"].as_str().unwrap());
+    for wrong in [format!("{path}/other/result"), path.replace('.', ".A") + "/c/result"] {
+        assert_eq!(world.get(&wrong).await.0, StatusCode::NOT_FOUND, "{wrong}");
+    }
     world.close().await;
 }
 

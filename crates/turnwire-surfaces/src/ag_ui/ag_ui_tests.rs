@@ -3,9 +3,9 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 use serde_json::{Map, Value, json};
 use turnwire_contract::{
-    Annotation, Approvals, CallId, Completeness, Decision, Event, Failure, Finish,
-    IncompleteReason, InputId, ItemId, RecordedEvent, Reply, RunOutcome, RunRequest, ToolKind,
-    ToolOutcome, ToolRef, Usage,
+    Annotation, Approvals, CallId, Completeness, Decision, Effect, Event, Failure, Finish,
+    IncompleteReason, InputId, ItemId, RecordedEvent, Reply, RunOutcome, RunRequest, ToolClaims,
+    ToolKind, ToolOutcome, ToolRef, Usage,
 };
 
 use super::*;
@@ -252,6 +252,34 @@ fn an_approval_is_an_interrupt_and_then_another_run() {
     assert_eq!((&finished[0]["runId"], &finished[1]["runId"]), (&json!("run-a"), &json!("run-b")));
     let numbers: Vec<u64> = frames.iter().map(|frame| frame.number).collect();
     assert_eq!(numbers, (1..=frames.len() as u64).collect::<Vec<_>>());
+}
+
+/// What the server of a tool claims about it is beside the effect class, and only if it claims
+/// something.
+#[test]
+fn an_interrupt_has_the_claims_of_the_server() {
+    let claims = ToolClaims { destructive: Some(true), ..ToolClaims::default() };
+    let claimed = Event::ApprovalRequested {
+        call_id: call_id(),
+        expires_at: None,
+        changed: None,
+        effect: Some(Effect::Once),
+        server_claims: Some(claims),
+    };
+    let facts_of = |asks: Event| {
+        let story = from_a_client().turn().calls("call_1", "delete", "{}");
+        let story = story.turn_done(Finish::CalledTools).then(asks);
+        let story = story.then(answers(Decision::Approved, "terminal"));
+        let finished = of_type(&story.seen_by(&mut AgUi::new()), "RUN_FINISHED");
+        finished[0]["outcome"]["interrupts"][0]["metadata"]["turnwire"].clone()
+    };
+    let facts = facts_of(claimed);
+    assert_eq!(
+        (&facts["effect"], &facts["server_claims"]),
+        (&json!("once"), &json!({ "destructive": true }))
+    );
+    let facts = facts_of(asks());
+    assert!(facts.get("effect").is_none() && facts.get("server_claims").is_none(), "{facts}");
 }
 
 /// AG-UI 2.4: a reader that finds nothing after the question sends the end of the run, which has the

@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use turnwire_contract::{CallId, InputId, RunId, Timestamp, ToolKind};
+use turnwire_contract::{CallId, Effect, InputId, RunId, Timestamp, ToolClaims, ToolKind};
 
 use super::event::{Interrupt, metadata};
 use crate::{calls::Call, clean::clean};
@@ -71,6 +71,9 @@ pub(super) struct Approval {
     pub(super) expires_at: Option<Timestamp>,
     /// The tool's new definition, if it differs from the one that was trusted.
     pub(super) changed: Option<String>,
+    /// The effect class, set together with the claims.
+    pub(super) effect: Option<Effect>,
+    pub(super) server_claims: Option<ToolClaims>,
 }
 
 /// A question of a tool.
@@ -92,6 +95,11 @@ struct AskedFacts<'a> {
     arguments: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     changed: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effect: Option<Effect>,
+    /// What the server of the tool claims about it. Not verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_claims: Option<ToolClaims>,
 }
 
 impl Approval {
@@ -99,7 +107,7 @@ impl Approval {
         let target = InterruptTarget::Approval(call.call_id.clone());
         let changed = self.changed.as_deref().map(|changed| clean(changed).into_owned());
         let title = call.title();
-        let message = match changed {
+        let message = match &changed {
             None => format!("Allow {}?", clean(&title)),
             Some(_) => {
                 format!("The definition of {} has changed. Allow the call?", clean(&title))
@@ -112,7 +120,12 @@ impl Approval {
             tool_call_id: call.call_id.to_string(),
             response_schema: approval_schema(),
             expires_at: self.expires_at,
-            metadata: facts(call, tool, changed),
+            metadata: metadata(&AskedFacts {
+                changed,
+                effect: self.effect,
+                server_claims: self.server_claims,
+                ..facts(call, tool)
+            }),
         }
     }
 }
@@ -127,19 +140,21 @@ impl Question {
             tool_call_id: call.call_id.to_string(),
             response_schema: self.schema.clone(),
             expires_at: self.expires_at,
-            metadata: facts(call, tool, None),
+            metadata: metadata(&facts(call, tool)),
         }
     }
 }
 
-fn facts(call: &Call, tool: &str, changed: Option<String>) -> Value {
-    metadata(&AskedFacts {
+fn facts<'a>(call: &'a Call, tool: &'a str) -> AskedFacts<'a> {
+    AskedFacts {
         tool,
         kind: call.tool.kind,
         server: call.tool.server.as_deref(),
         arguments: Value::Object(call.arguments()),
-        changed,
-    })
+        changed: None,
+        effect: None,
+        server_claims: None,
+    }
 }
 
 /// The shape of the answer to an approval.

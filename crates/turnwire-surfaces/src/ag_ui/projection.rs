@@ -363,9 +363,14 @@ impl AgUi {
             Event::ArgumentsFinished { call_id, arguments, completeness } => {
                 tools.finish_arguments(call_id, arguments, *completeness, list, out);
             }
-            Event::ApprovalRequested { call_id, expires_at, changed, .. } => {
-                let (expires_at, changed) = (*expires_at, changed.clone());
-                tools.ask(call_id, Approval { expires_at, changed });
+            Event::ApprovalRequested { call_id, expires_at, changed, effect, server_claims } => {
+                let approval = Approval {
+                    expires_at: *expires_at,
+                    changed: changed.clone(),
+                    effect: *effect,
+                    server_claims: *server_claims,
+                };
+                tools.ask(call_id, approval);
             }
             Event::ApprovalResolved { call_id, arguments, .. } => {
                 tools.resolve(call_id, arguments.as_deref());

@@ -2,8 +2,8 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use serde_json::Value;
 use turnwire_contract::{
-    ApprovalAnswer, Approvals, Completeness, Decision, Event, Failure, Finish, ItemId,
-    RecordedEvent, RunOutcome, RunRequest, ToolKind, ToolOutcome, ToolRef,
+    ApprovalAnswer, Approvals, Completeness, Decision, Effect, Event, Failure, Finish, ItemId,
+    RecordedEvent, RunOutcome, RunRequest, ToolClaims, ToolKind, ToolOutcome, ToolRef,
 };
 
 use super::*;
@@ -99,6 +99,26 @@ fn asks_first() -> Story {
         .turn_done(Finish::CalledTools)
         .then(Event::approval_requested(call_id("call_1")))
         .then(Event::approval_requested(call_id("call_2")))
+}
+
+/// What the server of a tool claims about it is beside the effect class, in every version.
+#[test]
+fn an_approval_has_the_claims_of_the_server() {
+    let server_claims = Some(ToolClaims { destructive: Some(true), ..ToolClaims::default() });
+    let asks = Event::ApprovalRequested {
+        call_id: call_id("call_1"),
+        expires_at: None,
+        changed: None,
+        effect: Some(Effect::Once),
+        server_claims,
+    };
+    let story = Story::new().turn().calls("call_1", "delete", "{}");
+    let events = story.turn_done(Finish::CalledTools).then(asks).events();
+    for dialect in [Dialect::V5, Dialect::V6, Dialect::V7] {
+        let text = lines(&chunks(&events, dialect, Span::default()));
+        let claims = r#""effect":"once","server_claims":{"destructive":true}"#;
+        assert!(text.contains(claims), "{dialect:?}: {text}");
+    }
 }
 
 /// A turn and its tools are one step, and every server-side call is `providerExecuted`.

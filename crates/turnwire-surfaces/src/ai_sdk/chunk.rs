@@ -6,7 +6,8 @@
 use serde::Serialize;
 use serde_json::Value;
 use turnwire_contract::{
-    CallId, ConversationId, ItemId, RunId, RunOutcome, Timestamp, ToolKind, Usage,
+    CallId, ConversationId, Effect, ItemId, RunId, RunOutcome, Timestamp, ToolClaims, ToolKind,
+    Usage,
 };
 use utoipa::ToSchema;
 
@@ -357,6 +358,12 @@ pub struct ApprovalData {
     /// The tool's new description, if its definition has changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
+    /// Effect class of the tool. Present with `server_claims`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    /// What the tool's server claims about the tool. Not verified. Missing if it claims nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_claims: Option<ToolClaims>,
     /// Reason of the denial.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -128,9 +128,14 @@ impl Tools {
             state: ApprovalState::Requested,
             expires_at: None,
             changed: None,
+            effect: None,
+            server_claims: None,
             reason: None,
         };
-        if let Event::ApprovalRequested { expires_at, changed, .. } = &recorded.event {
+        if let Event::ApprovalRequested { expires_at, changed, effect, server_claims, .. } =
+            &recorded.event
+        {
+            (data.effect, data.server_claims) = (*effect, *server_claims);
             self.asked.insert(call.call_id.clone());
             data.expires_at = *expires_at;
             data.changed = changed.as_deref().map(sentence);

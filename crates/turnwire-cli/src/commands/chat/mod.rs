@@ -26,12 +26,13 @@ use crate::{
     args::{ChatArguments, DisplayArguments},
     environment::Environment,
     exit::{Exit, Problem},
-    server_client::{ServerClient, connect_if_named, follow_started, start},
+    server_client::{NewRun, ServerClient, connect_if_named, follow_started, start},
     signals::{Signal, Signals, listen},
     telemetry,
     terminal::{Look, Streams, View, tell},
     watch::{
-        Ending, OpenRun, RunUpdate, TerminalMode, TypedAhead, WithoutTerminal, asker_with, watch,
+        Answering, Ending, OpenRun, RunUpdate, TerminalMode, TypedAhead, WithoutTerminal, asker,
+        watch,
     },
 };
 
@@ -49,6 +50,7 @@ server.";
 pub(crate) fn chat(arguments: &ChatArguments, environment: &Environment) -> Exit {
     let display = DisplayArguments {
         plain: arguments.plain,
+        tools: arguments.tools,
         color: arguments.color,
         ..DisplayArguments::default()
     };
@@ -85,6 +87,9 @@ fn chat_with(
             client,
             is_local: local.is_some(),
             is_kept: local.as_ref().is_none_or(LocalServer::has_store),
+            // A server of its own has the model as its default.
+            model: arguments.model.as_deref().filter(|_| local.is_none()),
+            answering: Answering { policy: arguments.approve, otherwise: WithoutTerminal::Deny },
             environment,
             look,
             editor,
@@ -107,6 +112,9 @@ struct Chat<'a> {
     is_local: bool,
     /// Whether conversations outlive this process.
     is_kept: bool,
+    /// The model of the messages, if it is not the default of the server.
+    model: Option<&'a str>,
+    answering: Answering,
     environment: &'a Environment,
     look: Look,
     editor: LineEditor,
@@ -180,10 +188,12 @@ impl Chat<'_> {
     /// Sends a message and shows the run. What goes wrong with it does not end the chat.
     async fn send(&mut self, message: &str) -> Result<Next, Problem> {
         let conversation = self.conversation();
+        let conversation_id = conversation.as_deref();
+        let new_run = NewRun { message, model: self.model, conversation_id };
         let started = tokio::select! {
             biased;
             signal = self.signals.next() => return Ok(stopped_by(signal)),
-            started = start(&self.client, message, conversation.as_deref()) => started,
+            started = start(&self.client, new_run) => started,
         };
         match started {
             Ok(run_id) => self.show(&run_id).await,
@@ -196,8 +206,8 @@ impl Chat<'_> {
 
     async fn show(&mut self, run_id: &RunId) -> Result<Next, Problem> {
         let run = self.noting_conversation(follow_started(&self.client, run_id));
-        let typed_ahead = self.typed_ahead.clone();
-        let asker = asker_with(self.environment, self.look, WithoutTerminal::Deny, typed_ahead);
+        let typed_ahead = Some(self.typed_ahead.clone());
+        let asker = asker(self.environment, self.look, self.answering, typed_ahead);
         let ending = watch(run, self.look, asker, &mut self.signals, async {}).await;
         let next = match ending {
             Ok(Ending::Over { stopped_by: Some(signal), .. }) => stopped_by(signal),
@@ -307,10 +317,9 @@ fn history_file(environment: &Environment) -> Option<PathBuf> {
     Some(state.join("turnwire/chat_history"))
 }
 
-/// The settings of the server decide about the model and its tools.
+/// The settings of the server decide about its tools.
 fn refuse_local_options(arguments: &ChatArguments) -> Result<(), Problem> {
     let given = [
-        (arguments.model.is_some(), "--model"),
         (arguments.config.is_some(), "--config"),
         (!arguments.mcp_config.is_empty(), "--mcp-config"),
     ];

@@ -23,7 +23,7 @@ use crate::{
     signals::listen,
     telemetry,
     terminal::{Look, Streams},
-    watch::{self, Asker, Ending, SEE_LOG, WithoutTerminal, asker, broken, watch},
+    watch::{self, Answering, Asker, Ending, SEE_LOG, WithoutTerminal, asker, broken, watch},
     wiring,
 };
 
@@ -53,7 +53,8 @@ fn answer(
     let question = question(arguments.question.as_deref())?;
     let (agent, tool_servers) = wiring::agent(&settings)?;
     let runtime = runtime()?;
-    let asker = asker(environment, look, WithoutTerminal::Deny);
+    let answering = Answering { policy: arguments.approve, otherwise: WithoutTerminal::Deny };
+    let asker = asker(environment, look, answering, None);
     let ending = runtime.block_on(Box::pin(ask_here(agent, tool_servers, question, look, asker)));
     // Background tasks must not delay the exit.
     runtime.shutdown_timeout(LAST_MOMENT);

@@ -6,10 +6,10 @@ use crate::{
     commands::watched::{LAST_MOMENT, refuse_with_server, runtime, tell_how_to_go_on},
     environment::Environment,
     exit::Problem,
-    server_client::{ServerClient, follow_started, start},
+    server_client::{NewRun, ServerClient, follow_started, start},
     signals::listen,
     terminal::{Look, View, tell},
-    watch::{Ending, WithoutTerminal, asker, watch},
+    watch::{Answering, Ending, WithoutTerminal, asker, watch},
 };
 
 pub(super) fn answer(
@@ -21,7 +21,10 @@ pub(super) fn answer(
     refuse_local_options(arguments)?;
     let question = question(arguments.question.as_deref())?;
     let look = look.detachable();
-    let asker = asker(environment, look, WithoutTerminal::Leave);
+    let answering = Answering { policy: arguments.approve, otherwise: WithoutTerminal::Leave };
+    let asker = asker(environment, look, answering, None);
+    let new_run =
+        NewRun { message: &question, model: arguments.model.as_deref(), conversation_id: None };
     let runtime = runtime()?;
     let ending = runtime.block_on(Box::pin(async {
         let mut signals = listen()?;
@@ -29,7 +32,7 @@ pub(super) fn answer(
             biased;
             // Nothing was started, or nobody will know of it.
             signal = signals.next() => return Ok(Ending::Left(signal)),
-            started = start(client, &question, None) => started?,
+            started = start(client, new_run) => started?,
         };
         let run = follow_started(client, &run_id);
         let ending = watch(run, look, asker, &mut signals, async {}).await?;
@@ -44,10 +47,9 @@ pub(super) fn answer(
     ending
 }
 
-/// The settings of the server decide about the model, its tools and limits.
+/// The settings of the server decide about its tools and limits.
 fn refuse_local_options(arguments: &RunArguments) -> Result<(), Problem> {
     let given = [
-        (arguments.model.is_some(), "--model"),
         (arguments.instructions.is_some(), "--instructions"),
         (arguments.max_turns.is_some(), "--max-turns"),
         (arguments.timeout.is_some(), "--timeout"),

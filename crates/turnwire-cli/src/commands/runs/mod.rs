@@ -17,14 +17,16 @@ use crate::{
     args::{ApproveArguments, RunsArguments, RunsCommand, RunsOneArguments},
     environment::Environment,
     exit::{Exit, Problem},
-    server_client::{ServerClient, connect},
+    server_client::{ServerClient, connect, write_journal},
     terminal::{Colour, Paint},
 };
 
 pub(crate) fn runs(command: &RunsCommand, environment: &Environment) -> Exit {
     let common = match command {
         RunsCommand::List(arguments) => &arguments.common,
-        RunsCommand::Show(arguments) | RunsCommand::Cancel(arguments) => &arguments.common,
+        RunsCommand::Show(arguments)
+        | RunsCommand::Cancel(arguments)
+        | RunsCommand::Export(arguments) => &arguments.common,
         RunsCommand::Approve(arguments) => &arguments.common,
         RunsCommand::Share(arguments) => &arguments.common,
     };
@@ -50,6 +52,10 @@ fn execute(
             RunsCommand::Cancel(arguments) => cancel(&client, arguments, output).await,
             RunsCommand::Approve(arguments) => approve(&client, arguments, output).await,
             RunsCommand::Share(arguments) => share::share(&client, arguments, output).await,
+            RunsCommand::Export(arguments) => {
+                write_journal(&client, &arguments.run_id, &mut io::stdout().lock()).await?;
+                Ok(Exit::Done)
+            }
         }
     })
 }

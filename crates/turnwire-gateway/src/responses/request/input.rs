@@ -90,9 +90,8 @@ pub fn references(input: &InputBody) -> References {
             references.items.extend(id.map(str::to_owned));
         }
         for name in ["content", "output"] {
-            let parts = item.get(name).and_then(Value::as_array).into_iter().flatten();
-            let files = parts.filter_map(|part| part.get("file_id")?.as_str());
-            for file in files.map(str::to_owned) {
+            let parts = item.get(name).and_then(Value::as_array);
+            for file in files_of(parts.map(Vec::as_slice).unwrap_or_default()) {
                 if name == "output" {
                     references.files_in_outputs.insert(file.clone());
                 }
@@ -101,6 +100,15 @@ pub fn references(input: &InputBody) -> References {
         }
     }
     references
+}
+
+/// The files that attachments refer to. Skips malformed ones, as [`references`].
+pub fn references_of_attachments(list: &[Value]) -> References {
+    References { files: files_of(list).collect(), ..References::default() }
+}
+
+fn files_of(parts: &[Value]) -> impl Iterator<Item = String> {
+    parts.iter().filter_map(|part| Some(part.get("file_id")?.as_str()?.to_owned()))
 }
 
 /// Reads the field `input` of a request.

@@ -40,9 +40,10 @@ pub use self::{
     ignored::{check_custom_tools, not_taken},
     input::{
         ADDITIONAL_TOOLS, ApprovalAnswer, FoundFile, Input, References, ResolvedReferences,
-        additional_tools, read_input, read_items, references,
+        additional_tools, read_input, read_items, references, references_of_attachments,
     },
     into_run::{ResolvedRequest, into_run},
+    parts::read_attachments,
     summary::{unwrap_summary, wrap_summary},
     tools::{
         FILE_SEARCH, PlacedTool, RequestedServer, RequestedTool, RequestedTools, WEB_SEARCH,

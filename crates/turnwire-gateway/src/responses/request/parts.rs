@@ -7,8 +7,30 @@ use turnwire_contract::{Content, Image, LibraryAddress};
 use super::input::{FoundFile, ResolvedReferences};
 use crate::{
     client_error::{ClientError, shown},
+    field_tracker::FieldTracker,
     fields::{Fields, placed},
 };
+
+/// Reads an array of images and files in the field `path`. Fields that have no effect are refused:
+/// a chat has no place to report them.
+pub fn read_attachments(
+    list: &[Value],
+    path: &str,
+    references_found: &ResolvedReferences,
+) -> Result<Vec<Content>, ClientError> {
+    let unread = FieldTracker::within(&references_found.limits);
+    let read = |(path, part): (String, &Value)| {
+        let part = Fields::of(part, &path, &unread)?;
+        let content = match part.needed_text("type")? {
+            "input_image" => read_image(&part, references_found)?,
+            "input_file" => read_file(&part, references_found)?,
+            other => return Err(unsupported(&part, other)),
+        };
+        part.refuse_others(&[])?;
+        Ok(content)
+    };
+    placed(list, path).map(read).collect()
+}
 
 /// The content of a message: a string, or an array of parts.
 pub(super) fn read_content(
@@ -70,11 +92,13 @@ fn read_part(
         "refusal" => Ok(Content::Refusal { text: part.needed_text("refusal")?.to_owned() }),
         "input_image" => read_image(part, references_found),
         "input_file" => read_file(part, references_found),
-        other => {
-            let message = format!("Parts of the type `{}` are not supported.", shown(other));
-            Err(ClientError::new("unsupported_content", part.path_of("type"), message))
-        }
+        other => Err(unsupported(part, other)),
     }
+}
+
+fn unsupported(part: &Fields<'_>, kind: &str) -> ClientError {
+    let message = format!("Parts of the type `{}` are not supported.", shown(kind));
+    ClientError::new("unsupported_content", part.path_of("type"), message)
 }
 
 fn read_image(
