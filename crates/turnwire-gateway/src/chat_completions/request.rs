@@ -39,11 +39,25 @@ const SAME: [&str; 17] = [
 
 /// Fields that clients of other providers send by default. They are reported as ignored and not
 /// refused.
-const REPORTED: [&str; 14] = [
+const REPORTED: [&str; 27] = [
     "prediction",
     "top_k",
     "min_p",
     "repetition_penalty",
+    // Ollama's options, which Open WebUI sends to every server if they are set.
+    "repeat_penalty",
+    "repeat_last_n",
+    "tfs_z",
+    "mirostat",
+    "mirostat_eta",
+    "mirostat_tau",
+    "num_ctx",
+    "num_batch",
+    "num_keep",
+    "num_thread",
+    "num_gpu",
+    "use_mmap",
+    "think",
     "chat_template_kwargs",
     "enable_thinking",
     "thinking",
@@ -78,7 +92,6 @@ pub(super) struct Translated {
     pub(super) ignored: Vec<String>,
 }
 
-/// Translates the body of a request.
 pub(super) fn translate(body: Value, limits: &RequestLimits) -> Result<Translated, ClientError> {
     let Value::Object(body) = body else {
         let message = "The body must be a JSON object.".to_owned();

@@ -232,8 +232,10 @@ fn fields_that_nobody_reads_are_reported() {
     let body = json!({
         "messages": [{ "role": "user", "content": "Hello", "name": "Ann" }],
         "top_k": 40,
+        "repeat_penalty": 1.1,
+        "num_ctx": 4096,
         "logit_bias": {},
     });
     let ignored = translate(body, &RequestLimits::default()).unwrap().ignored;
-    assert_eq!(ignored, ["top_k", "messages[].name"]);
+    assert_eq!(ignored, ["num_ctx", "repeat_penalty", "top_k", "messages[].name"]);
 }
