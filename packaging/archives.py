@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# How hard to compress: 1 to try packages, 9 for those that are downloaded.
+EFFORT = int(os.environ.get("TURNWIRE_EFFORT", "9"))
 
 
 def source_time() -> int:
@@ -42,7 +44,7 @@ def tar_gz(path: Path, entries: list[Entry]) -> Path:
             info.uname = info.gname = "root"
             archive.addfile(info, io.BytesIO(entry.data))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(packed.getvalue(), compresslevel=6, mtime=0))
+    path.write_bytes(gzip.compress(packed.getvalue(), compresslevel=EFFORT, mtime=0))
     return path
 
 
@@ -52,7 +54,7 @@ def zip_file(path: Path, entries: list[Entry]) -> Path:
 
     when = time.gmtime(max(source_time(), 315532800))[:6]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=EFFORT) as archive:
         for entry in entries:
             info = zipfile.ZipInfo(entry.name, when)
             info.create_system = 3

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from archives import ROOT, Entry, source_time
+from archives import EFFORT, ROOT, Entry, source_time
 from program import Program
 
 MAINTAINER = "Turnwire maintainers <maintainers@turnwire.invalid>"
@@ -82,6 +82,6 @@ def build(program: Program, output: Path) -> Path:
         for folder in [root, *(path for path in root.rglob("*") if path.is_dir())]:
             folder.chmod(0o755)
         environment = os.environ | {"SOURCE_DATE_EPOCH": str(source_time())}
-        command = ["dpkg-deb", "--root-owner-group", "-Zxz", "-z6", "--build", root, package]
+        command = ["dpkg-deb", "--root-owner-group", "-Zxz", f"-z{min(EFFORT, 6)}", "--build", root, package]
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     return package
