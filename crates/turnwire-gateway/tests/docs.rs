@@ -83,7 +83,7 @@ Choose the surface that fits your client:
 | [`/v1/responses`](#v1responses-strict) | unmodified clients of the OpenAI Responses API |
 | [`/chat/stream`](#chatstream) | a chat that shows running tools, with very little code |
 | [`/ws/chat`](#wschat-what-the-server-sends) | a chat over a WebSocket, in both directions |
-| [`/ag-ui`](#agui) | clients of AG-UI, such as CopilotKit |
+| [`/ag-ui`](#ag-ui) | clients of AG-UI, such as CopilotKit |
 | [`/v1/runs`](#v1runs-events) | the complete recorded journal |
 
 Two rules hold for all surfaces. Fields and types may be added at any time, so clients must \
