@@ -243,7 +243,15 @@ fn should_drop(shared: &Shared, bytes: &[u8]) -> bool {
 /// a transaction.
 fn is_commit_response(bytes: &[u8]) -> bool {
     let is_idle = has(bytes, b"Z\0\0\0\x05I");
-    is_idle && [&b"COMMIT\0"[..], b"INSERT 0 "].iter().any(|tag| has(bytes, tag))
+    is_idle
+        && ([&b"COMMIT\0"[..], b"INSERT 0 "].iter().any(|tag| has(bytes, tag))
+            || names_written_runs(bytes))
+}
+
+/// Whether this is the answer to a batch of the writer: rows with one column, the run that was
+/// written.
+fn names_written_runs(bytes: &[u8]) -> bool {
+    bytes.windows(10).any(|row| matches!(row, [0, 1, 0, 0, 0, _, b'r', b'u', b'n', b'_']))
 }
 
 fn has(bytes: &[u8], wanted: &[u8]) -> bool {
