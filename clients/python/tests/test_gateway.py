@@ -28,6 +28,9 @@ from turnwire_client import (
     Turnwire,
 )
 
+# What a frame has beside its JSON, at least: `id: 1`, `data: ` and three line breaks.
+FRAME_BYTES = 14
+
 URL = os.environ["TURNWIRE_URL"]
 LOCKED_URL = os.environ["TURNWIRE_LOCKED_URL"]
 LOCKED_KEY = os.environ["TURNWIRE_LOCKED_KEY"]
@@ -76,7 +79,7 @@ class Gateway(unittest.IsolatedAsyncioTestCase):
         run_id = (await self.turnwire.stream_chat(TOOLS)).run_id
         whole = await every(self.turnwire.follow_run(run_id))
         sizes = [
-            len(json.dumps(recorded, ensure_ascii=False, separators=(",", ":")).encode()) + 20 for recorded in whole
+            len(json.dumps(recorded, ensure_ascii=False, separators=(",", ":")).encode()) + FRAME_BYTES for recorded in whole
         ]
         return run_id, whole, max(sizes), sum(sizes)
 
