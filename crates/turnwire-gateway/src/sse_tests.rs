@@ -30,3 +30,16 @@ async fn silence_is_filled_with_comments() {
     let sent: Vec<Bytes> = with_heartbeat(frames, Duration::from_secs(15)).collect().await;
     assert_eq!(sent, [": ping\n", ": ping\n", "data: late\n\n"]);
 }
+
+/// Frames that are ready share a chunk, and no frame waits for one that is not.
+#[tokio::test(start_paused = true)]
+async fn frames_that_are_ready_are_one_chunk() {
+    let ready = stream::iter(["data: 1\n\n", "data: 2\n\n"].map(Bytes::from));
+    let late = stream::once(async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Bytes::from_static(b"data: 3\n\n")
+    });
+    let sent: Vec<Bytes> =
+        with_heartbeat(ready.chain(late), Duration::from_secs(15)).collect().await;
+    assert_eq!(sent, ["data: 1\n\ndata: 2\n\n", "data: 3\n\n"]);
+}
