@@ -10,8 +10,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::addresses::{listen_address, page_origin};
 
+mod display;
 mod on_server;
 
+pub(crate) use self::display::{ColorChoice, DisplayArguments, ToolsShown};
 pub(crate) use self::on_server::{
     ApproveArguments, ChatArguments, FollowArguments, LoginArguments, LogoutArguments,
     RunsArguments, RunsCommand, RunsListArguments, RunsOneArguments, ServerArguments,
@@ -122,26 +124,6 @@ pub(crate) struct RunArguments {
     pub(crate) server: ServerArguments,
     #[command(flatten)]
     pub(crate) display: DisplayArguments,
-}
-
-/// How a run is displayed.
-#[derive(Debug, Default, Args)]
-pub(crate) struct DisplayArguments {
-    /// Print each event of the run as one line of JSON, and nothing else
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Print only the answer
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    /// Print one line per change, without a spinner
-    #[arg(long)]
-    pub(crate) plain: bool,
-    /// How much to show of tool calls: nothing, a line each, or also arguments and results
-    #[arg(long, value_name = "HOW", default_value = "summary")]
-    pub(crate) tools: ToolsShown,
-    /// When to use colours
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: ColorChoice,
 }
 
 /// Shown after the options in `turnwire serve --help`.
@@ -389,16 +371,6 @@ pub(crate) struct ManArguments {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// How much is shown of tool calls.
-// The variants have no doc comments, because clap would put them into the help.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ToolsShown {
-    None,
-    #[default]
-    Summary,
-    Full,
-}
-
 /// Which calls that need an approval are allowed without asking.
 // The variants have no doc comments, because clap would put them into the help.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -408,14 +380,4 @@ pub(crate) enum ApprovalPolicy {
     Never,
     ReadOnly,
     All,
-}
-
-/// When to use colours. `auto` uses them on terminals that support them.
-// The variants have no doc comments, because clap would put them into the help.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ColorChoice {
-    #[default]
-    Auto,
-    Always,
-    Never,
 }

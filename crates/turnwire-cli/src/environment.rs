@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// Variables with the filter of the log, in order of precedence.
+const LOG_FILTERS: [&str; 2] = ["TURNWIRE_LOG", "RUST_LOG"];
+
 /// The environment variables that are valid UTF-8. Empty ones count as not set, as in `NO_COLOR=
 /// turnwire …`.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +20,11 @@ impl Environment {
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
+    }
+
+    /// Returns the variable that asks for a log, and its filter.
+    pub(crate) fn log_filter(&self) -> Option<(&'static str, &str)> {
+        LOG_FILTERS.iter().find_map(|name| Some((*name, self.get(name)?)))
     }
 
     pub(crate) fn is_set(&self, name: &str) -> bool {

@@ -13,18 +13,9 @@ use crate::{
     terminal::{Look, Paint, View},
 };
 
-/// Variables for the filter, in order of precedence.
-const FILTERS: [&str; 2] = ["TURNWIRE_LOG", "RUST_LOG"];
-
-/// Whether a log is requested.
-pub(crate) fn is_wanted(environment: &Environment) -> bool {
-    FILTERS.iter().any(|name| environment.is_set(name))
-}
-
 /// Starts the log with the requested filter, or with `usual`. Returns whether there is a log.
 fn begin(environment: &Environment, usual: Option<&str>, paint: Paint) -> Result<bool, Problem> {
-    let choice = FILTERS.iter().find_map(|name| Some((*name, environment.get(name)?)));
-    let filter = match (choice, usual) {
+    let filter = match (environment.log_filter(), usual) {
         (Some((name, choice)), _) => EnvFilter::try_new(choice).map_err(|error| {
             Problem::usage(format!("{name}: {error}"))
                 .hint(format!("try {name}=warn or {name}=turnwire_engine=debug"))

@@ -1,12 +1,12 @@
 //! Items of a conversation, in the form that models receive.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{CallId, FileId, ItemId, ToolKind};
+use crate::{CallId, ItemId, ToolKind};
 
 /// An item and its ID in the conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -130,7 +130,7 @@ pub enum Content {
         text: String,
     },
     /// An image, by URL. A `data:` URL contains the image; a `turnwire-file:` URL
-    /// ([`LibraryAddress`]) names a stored file.
+    /// ([`LibraryAddress`](crate::LibraryAddress)) names a stored file.
     Image {
         /// URL of the image.
         url: String,
@@ -176,32 +176,6 @@ pub struct Logprob {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     pub top: Vec<Logprob>,
-}
-
-/// URL of a file in the library. Conversations store this URL instead of the content. The content
-/// is read each time the model is called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LibraryAddress {
-    /// ID of the file.
-    pub file_id: FileId,
-    /// Media type, such as `image/png`.
-    pub media_type: String,
-}
-
-impl LibraryAddress {
-    const SCHEME: &'static str = "turnwire-file:";
-
-    /// Parses `url` if it names a file in the library.
-    pub fn of(url: &str) -> Option<Self> {
-        let (file_id, media_type) = url.strip_prefix(Self::SCHEME)?.split_once(';')?;
-        Some(Self { file_id: FileId::from(file_id), media_type: media_type.to_owned() })
-    }
-}
-
-impl fmt::Display for LibraryAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{};{}", Self::SCHEME, self.file_id, self.media_type)
-    }
 }
 
 /// A citation.

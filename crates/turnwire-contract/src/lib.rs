@@ -7,11 +7,13 @@
 //!
 //! This crate does no I/O, uses no async runtime and no wire format, and depends on no other crate
 //! of the workspace.
+#![warn(missing_docs)]
 
 pub mod event;
 pub mod generation;
 pub mod ids;
 pub mod item;
+mod library_address;
 pub mod outcome;
 pub mod ports;
 pub mod run;
@@ -24,7 +26,8 @@ pub use ids::{
     BatchId, BlobId, CallId, CollectionId, ConversationId, FileId, InputId, ItemId, RunId, Seq,
     TenantId,
 };
-pub use item::{Annotation, Completeness, Content, Entry, Item, LibraryAddress, Logprob, Role};
+pub use item::{Annotation, Completeness, Content, Entry, Item, Logprob, Role};
+pub use library_address::LibraryAddress;
 pub use outcome::{
     ApprovalAnswer, Decision, DiscoveryOutcome, Failure, IncompleteReason, OUTCOME_UNKNOWN, Reply,
     RunOutcome, ToolOutcome,

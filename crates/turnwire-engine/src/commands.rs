@@ -63,7 +63,7 @@ impl Runs {
             return;
         }
         let (runs, tenant, run_id) = (self.clone(), tenant.clone(), run_id.clone());
-        self.0.lease_keeper.tasks().spawn(async move {
+        self.0.leases.tasks.spawn(async move {
             if let Err(error) = runs.cancel(&tenant, &run_id).await {
                 warn!(%error, %run_id, "cancel failed");
             }

@@ -141,7 +141,6 @@ pub(crate) fn max_recoveries() -> Failure {
     Failure::new("max_recoveries", "the run was taken over too often without progress")
 }
 
-/// Takeover failed repeatedly.
 pub(crate) fn takeover_failed() -> Failure {
     Failure::new("takeover_failed", "no worker could continue the run after its worker died")
 }

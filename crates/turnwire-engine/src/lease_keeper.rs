@@ -11,26 +11,19 @@
 //! claim is lost, the leases in the store are compared with the runs executed here. A live worker must
 //! not hold the lease of a run that it does not execute.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 use turnwire_contract::{PendingCommand, RunCommand, RunId, StoreError};
 
 use crate::{
+    lease_state::LocalRunGuard,
     live_run::{LiveRun, Stop},
-    runs::{Engine, Runs, StartError},
+    runs::{Runs, StartError},
     sync::lock,
 };
 
@@ -40,66 +33,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const MAX_CLAIMED_AT_ONCE: usize = 32;
 /// How long a relinquished run may take to stop.
 const RELINQUISH_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Lease state of the engine.
-#[derive(Debug, Default)]
-pub(crate) struct LeaseKeeper {
-    tasks: TaskTracker,
-    stop: CancellationToken,
-    /// End of the lease on all runs. Not set while the store is not shared.
-    lease_end: OnceLock<watch::Sender<Instant>>,
-    /// Number of runs taken over here.
-    n_taken_over: AtomicU64,
-    /// Number of guards per run: one for each start, takeover or execution.
-    local_runs: Mutex<HashMap<RunId, usize>>,
-    /// Whether the store may record leases of runs that are not executed here.
-    may_have_orphans: AtomicBool,
-}
-
-/// Marks a run as executed by this process until dropped.
-#[derive(Debug)]
-#[must_use = "the run is tracked only until this is dropped"]
-pub(crate) struct LocalRunGuard {
-    engine: Arc<Engine>,
-    run_id: RunId,
-}
-
-impl Drop for LocalRunGuard {
-    fn drop(&mut self) {
-        let mut local_runs = lock(&self.engine.lease_keeper.local_runs);
-        if let Some(n) = local_runs.get_mut(&self.run_id) {
-            *n -= 1;
-            if *n == 0 {
-                local_runs.remove(&self.run_id);
-            }
-        }
-    }
-}
-
-impl LeaseKeeper {
-    /// Subscribes to the end of the lease.
-    pub(crate) fn lease_end(&self) -> Option<watch::Receiver<Instant>> {
-        self.lease_end.get().map(watch::Sender::subscribe)
-    }
-
-    pub(crate) fn note_taken_over(&self) {
-        self.n_taken_over.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn n_taken_over(&self) -> u64 {
-        self.n_taken_over.load(Ordering::Relaxed)
-    }
-
-    /// Records that a store call failed, so leases of runs that are not executed here may exist.
-    pub(crate) fn note_possible_orphans(&self) {
-        self.may_have_orphans.store(true, Ordering::Relaxed);
-    }
-
-    /// Background tasks that run until the engine stops.
-    pub(crate) fn tasks(&self) -> &TaskTracker {
-        &self.tasks
-    }
-}
 
 impl Runs {
     /// Starts heartbeats and claims of abandoned runs. Must be called before the first run. Does
@@ -112,13 +45,13 @@ impl Runs {
         let began = Instant::now();
         let lease = workers.heartbeat().await?;
         let (lease_end, _) = watch::channel(lease_end_of(began, lease.length));
-        if self.0.lease_keeper.lease_end.set(lease_end).is_err() {
+        if self.0.leases.lease_end.set(lease_end).is_err() {
             return Ok(());
         }
         let (beating, caring) = (self.clone(), self.clone());
-        let lease_keeper = &self.0.lease_keeper;
-        lease_keeper.tasks.spawn(async move { beating.heartbeat_loop(lease.length / 4).await });
-        lease_keeper.tasks.spawn(async move { caring.work_loop().await });
+        let leases = &self.0.leases;
+        leases.tasks.spawn(async move { beating.heartbeat_loop(lease.length / 4).await });
+        leases.tasks.spawn(async move { caring.work_loop().await });
         Ok(())
     }
 
@@ -126,7 +59,7 @@ impl Runs {
         let mut is_heard = true;
         loop {
             tokio::select! {
-                () = self.0.lease_keeper.stop.cancelled() => return,
+                () = self.0.leases.stop.cancelled() => return,
                 () = sleep(every) => {}
             }
             match self.heartbeat().await {
@@ -144,7 +77,7 @@ impl Runs {
     async fn heartbeat(&self) -> Result<(), StoreError> {
         let began = Instant::now();
         let lease = self.0.parts.workers.heartbeat().await?;
-        let Some(lease_end) = self.0.lease_keeper.lease_end.get() else { return Ok(()) };
+        let Some(lease_end) = self.0.leases.lease_end.get() else { return Ok(()) };
         if *lease_end.borrow() < began {
             self.relinquish_lost_runs().await?;
         }
@@ -168,7 +101,7 @@ impl Runs {
         let workers = &self.0.parts.workers;
         loop {
             tokio::select! {
-                () = self.0.lease_keeper.stop.cancelled() => return,
+                () = self.0.leases.stop.cancelled() => return,
                 () = workers.woken() => {}
                 () = sleep(LOOK_EVERY) => {}
             }
@@ -208,30 +141,24 @@ impl Runs {
     /// Marks the run as executed here, before the store records the lease. Returns `None` if the store is
     /// not shared.
     pub(crate) fn track_local_run(&self, run_id: &RunId) -> Option<LocalRunGuard> {
-        self.0.parts.workers.is_durable().then(|| {
-            *lock(&self.0.lease_keeper.local_runs).entry(run_id.clone()).or_default() += 1;
-            LocalRunGuard { engine: Arc::clone(&self.0), run_id: run_id.clone() }
-        })
+        self.0.parts.workers.is_durable().then(|| self.0.leases.track(run_id))
     }
 
     /// Returns whether another task of this process also executes the run.
     pub(crate) fn is_tracked_twice(&self, run_id: &RunId) -> bool {
-        lock(&self.0.lease_keeper.local_runs).get(run_id).is_some_and(|n| *n > 1)
+        self.0.leases.n_tracked(run_id) > 1
     }
 
     /// Releases leases of runs that are not executed here, if such leases may exist.
     async fn release_orphans(&self) -> Result<(), StoreError> {
-        let (lease_keeper, workers) = (&self.0.lease_keeper, &self.0.parts.workers);
-        if !lease_keeper.may_have_orphans.swap(false, Ordering::Relaxed) {
+        let (leases, workers) = (&self.0.leases, &self.0.parts.workers);
+        if !leases.may_have_orphans.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        let ours =
-            workers.owned_runs().await.inspect_err(|_| lease_keeper.note_possible_orphans())?;
+        let ours = workers.owned_runs().await.inspect_err(|_| leases.note_possible_orphans())?;
         // Taken after the store's response, so that runs started since are not included.
-        let forgotten: Vec<RunId> = {
-            let local_runs = lock(&lease_keeper.local_runs);
-            ours.into_iter().filter(|run_id| !local_runs.contains_key(run_id)).collect()
-        };
+        let forgotten: Vec<RunId> =
+            ours.into_iter().filter(|run_id| leases.n_tracked(run_id) == 0).collect();
         for run_id in forgotten {
             info!(%run_id, "orphaned run released");
             self.release(&run_id).await;
@@ -244,10 +171,10 @@ impl Runs {
             if self.ensure_open().is_err() {
                 return Ok(());
             }
-            let (lease_keeper, workers) = (&self.0.lease_keeper, &self.0.parts.workers);
+            let (leases, workers) = (&self.0.leases, &self.0.parts.workers);
             let claimed = workers.claim(MAX_CLAIMED_AT_ONCE).await;
             // Without a response, the claim may have succeeded.
-            let claimed = claimed.inspect_err(|_| lease_keeper.note_possible_orphans())?;
+            let claimed = claimed.inspect_err(|_| leases.note_possible_orphans())?;
             let n_claimed = claimed.len();
             for abandoned in claimed {
                 let (runs, guard) = (self.clone(), self.track_local_run(&abandoned.run_id));
@@ -267,7 +194,7 @@ impl Runs {
     pub(crate) async fn release(&self, run_id: &RunId) {
         if let Err(error) = self.0.parts.workers.release(run_id).await {
             warn!(%error, %run_id, "release failed, retried later");
-            self.0.lease_keeper.note_possible_orphans();
+            self.0.leases.note_possible_orphans();
         }
     }
 
@@ -293,10 +220,10 @@ impl Runs {
 
     /// Stops heartbeats and claims.
     pub(crate) async fn stop_worker(&self) {
-        let lease_keeper = &self.0.lease_keeper;
-        lease_keeper.stop.cancel();
-        lease_keeper.tasks.close();
-        let _ = timeout(RELINQUISH_TIMEOUT, lease_keeper.tasks.wait()).await;
+        let leases = &self.0.leases;
+        leases.stop.cancel();
+        leases.tasks.close();
+        let _ = timeout(RELINQUISH_TIMEOUT, leases.tasks.wait()).await;
     }
 }
 

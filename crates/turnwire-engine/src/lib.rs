@@ -15,7 +15,8 @@
 //!   reads the files named in a prompt. `call_timers`, `large_output` and `tool_result` belong to
 //!   tool calls.
 //! * `takeover` continues a run of another worker. `lease_keeper` sends heartbeats, claims
-//!   abandoned runs and releases leases. `capabilities` checks whether this worker can execute a
+//!   abandoned runs and releases leases; `lease_state` is what it knows. `run_feed` follows the
+//!   runs of a tenant for lists and passes on `run_changes`. `capabilities` checks whether this worker can execute a
 //!   run. `status` reports on the engine.
 //! * [`policy`] decides which calls need an approval. [`definition`] and `pinning` detect changed
 //!   tools. `concurrency` limits parallel calls. `work_time` measures a run against its time limit.
@@ -24,7 +25,7 @@
 //! * [`memory`] implements the stores in memory. [`clock_and_ids`] provides time and ids.
 //!
 //! The engine formats nothing for clients and depends on no provider and no database.
-#![warn(clippy::wildcard_enum_match_arm)]
+#![warn(missing_docs, clippy::wildcard_enum_match_arm)]
 
 mod call_timers;
 mod capabilities;
@@ -41,6 +42,7 @@ pub mod failures;
 mod gathering;
 mod large_output;
 mod lease_keeper;
+mod lease_state;
 pub mod live_run;
 pub mod memory;
 mod model_turn;
@@ -50,6 +52,7 @@ mod pinning;
 pub mod policy;
 mod prompt_files;
 mod retry;
+mod run_changes;
 mod run_context;
 mod run_feed;
 mod run_loop;
@@ -70,7 +73,7 @@ pub use commands::{AnswerError, AnswerOutcome};
 pub use live_run::LiveRun;
 pub use memory::{MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore, MemoryShares};
 pub use policy::ApprovalPolicy;
-pub use run_feed::RunChange;
+pub use run_changes::RunChange;
 pub use run_state::{RunState, Step};
 pub use runs::{DeleteError, EngineParts, RunHandle, Runs, StartError, StartOptions};
 pub use tool_try::{ListedTool, one_call};

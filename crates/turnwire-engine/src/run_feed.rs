@@ -6,8 +6,8 @@
 //! tenant at most, whatever happens in the runs, and nothing while nobody reads.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, Weak},
+    collections::HashMap,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -16,15 +16,15 @@ use futures::{
     stream::{self, BoxStream},
 };
 use tokio::{
-    sync::broadcast::{self, error::RecvError},
+    sync::broadcast::error::RecvError,
     time::{Instant, sleep, sleep_until},
 };
 use tracing::debug;
 use turnwire_contract::{RunId, RunSummary, StoreError, TenantId};
 
 use crate::{
+    run_changes::{Changes, RunChange},
     runs::{Engine, Runs},
-    sync::lock,
 };
 
 /// Polling interval, for changes by other workers.
@@ -42,19 +42,6 @@ const MOST: usize = 2_000;
 
 /// Number of changes that a slow reader may lag behind.
 const QUEUE: usize = 1_024;
-
-/// What a reader of the feed receives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RunChange {
-    /// The run was created, changed its status or called a tool.
-    Run(Arc<RunSummary>),
-    /// Some changes were left out: list the runs again.
-    Missed,
-}
-
-/// The feeds that somebody reads, by tenant.
-#[derive(Debug, Default)]
-pub(crate) struct RunFeeds(Mutex<HashMap<TenantId, broadcast::Sender<RunChange>>>);
 
 impl Runs {
     /// Streams the changes of the runs of `tenant` from now on. A change that is committed after
@@ -78,16 +65,13 @@ impl Runs {
         Ok(changes.boxed())
     }
 
-    async fn start_feed(
-        &self,
-        tenant: &TenantId,
-    ) -> Result<broadcast::Receiver<RunChange>, StoreError> {
+    async fn start_feed(&self, tenant: &TenantId) -> Result<Changes, StoreError> {
         let known = self.0.parts.store.changed(tenant, WINDOW, MOST).await?;
-        let receiver = match lock(&self.0.feeds.0).entry(tenant.clone()) {
+        let (receiver, is_new) = self.0.feeds.open(tenant, QUEUE);
+        if !is_new {
             // Another reader was faster.
-            Entry::Occupied(entry) => return Ok(entry.get().subscribe()),
-            Entry::Vacant(entry) => entry.insert(broadcast::channel(QUEUE).0).subscribe(),
-        };
+            return Ok(receiver);
+        }
         let known = known.into_iter().map(|run| (run.run_id.clone(), Arc::new(run))).collect();
         let feed =
             Feed { engine: Arc::downgrade(&self.0), tenant: tenant.clone(), known, missed: false };
@@ -100,29 +84,6 @@ impl Runs {
             }
         });
         Ok(receiver)
-    }
-}
-
-impl RunFeeds {
-    fn subscribe(&self, tenant: &TenantId) -> Option<broadcast::Receiver<RunChange>> {
-        lock(&self.0).get(tenant).map(broadcast::Sender::subscribe)
-    }
-
-    /// Removes the feed if nobody reads it.
-    fn is_unread(&self, tenant: &TenantId) -> bool {
-        let mut feeds = lock(&self.0);
-        let is_unread = feeds.get(tenant).is_none_or(|feed| feed.receiver_count() == 0);
-        if is_unread {
-            feeds.remove(tenant);
-        }
-        is_unread
-    }
-
-    fn send(&self, tenant: &TenantId, change: RunChange) {
-        if let Some(feed) = lock(&self.0).get(tenant) {
-            // Nobody may read it any more.
-            let _ = feed.send(change);
-        }
     }
 }
 

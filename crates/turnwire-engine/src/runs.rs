@@ -28,12 +28,12 @@ use crate::{
     concurrency::ConcurrencyLimits,
     failures,
     gathering::{Gathering, MAX_GATHERING},
-    lease_keeper::LeaseKeeper,
+    lease_state::LeaseState,
     live_run::{LiveRun, Stop},
     memory::{MemoryBlobStore, MemoryJournal, MemoryRunStore, MemoryShares},
     policy::ApprovalPolicy,
     prompt_files::PromptFiles,
-    run_feed::RunFeeds,
+    run_changes::RunFeeds,
     sync::lock,
     toolbox::Toolbox,
 };
@@ -130,7 +130,7 @@ pub(crate) struct Engine {
     pub(crate) stop: CancellationToken,
     /// Hands every run over.
     pub(crate) leave: CancellationToken,
-    pub(crate) lease_keeper: LeaseKeeper,
+    pub(crate) leases: LeaseState,
     pub(crate) concurrency: ConcurrencyLimits,
     pub(crate) gathering: Arc<Gathering>,
     /// Number of unreadable answer parts.
@@ -153,7 +153,7 @@ impl Runs {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             leave: CancellationToken::new(),
-            lease_keeper: LeaseKeeper::default(),
+            leases: LeaseState::default(),
             concurrency: ConcurrencyLimits::default(),
             skipped_parts: Arc::default(),
             incomplete: Mutex::default(),

@@ -151,7 +151,7 @@ impl Runs {
         LiveRun::new(run_id, journal, clock_and_ids, state, head)
             .stopped_with(&self.0.stop)
             .handed_over_with(&self.0.leave)
-            .with_lease(self.0.lease_keeper.lease_end())
+            .with_lease(self.0.leases.lease_end())
     }
 
     /// Executes the run in its own task, to its end.

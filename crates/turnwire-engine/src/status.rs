@@ -33,7 +33,7 @@ impl Runs {
 
     /// Returns the number of runs taken over from other workers.
     pub fn n_taken_over(&self) -> u64 {
-        self.0.lease_keeper.n_taken_over()
+        self.0.leases.n_taken_over()
     }
 
     /// Returns the number of unreadable answer parts.

@@ -53,7 +53,7 @@ impl Runs {
         }
         let error = match self.take_over_with_retries(&abandoned).await {
             Ok(_) => {
-                self.0.lease_keeper.note_taken_over();
+                self.0.leases.note_taken_over();
                 info!(%run_id, n_deaths = abandoned.n_deaths, "run taken over");
                 return;
             }
@@ -98,7 +98,7 @@ impl Runs {
     pub(crate) async fn defer(&self, run_id: &RunId) {
         if let Err(error) = self.0.parts.workers.defer(run_id).await {
             warn!(%run_id, %error, "run not deferred, store unavailable");
-            self.0.lease_keeper.note_possible_orphans();
+            self.0.leases.note_possible_orphans();
         }
     }
 
@@ -111,7 +111,7 @@ impl Runs {
         info!(%run_id, lacks = what, "run declined, a capability is missing");
         if let Err(error) = self.0.parts.workers.decline(run_id, what).await {
             warn!(%run_id, %error, "run not declined, store unavailable");
-            self.0.lease_keeper.note_possible_orphans();
+            self.0.leases.note_possible_orphans();
         }
     }
 

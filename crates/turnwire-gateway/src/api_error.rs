@@ -25,9 +25,7 @@ const RETRY_AFTER_SECONDS: &str = "2";
 /// An error for an HTTP client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
-    /// HTTP status.
     pub status: StatusCode,
-    /// Stable error code.
     pub code: &'static str,
     /// What is wrong and what to do about it.
     pub message: String,

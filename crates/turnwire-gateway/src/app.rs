@@ -9,11 +9,12 @@ use turnwire_engine::Runs;
 use crate::{
     admission::{Admission, AdmissionLimits},
     auth::{Auth, AuthOptions, Caller},
-    health::Readiness,
     limits::RequestLimits,
     metrics::Metrics,
-    sse::HEARTBEAT,
+    readiness::Readiness,
 };
+
+const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Operator settings of the gateway, apart from those of the engine.
 #[derive(Debug, Clone)]
@@ -39,7 +40,6 @@ pub struct AppOptions {
     pub upload_limit: usize,
     /// Other limits of a request.
     pub requests: RequestLimits,
-    /// Authentication settings.
     pub auth: AuthOptions,
     /// Limits on concurrent runs and connections.
     pub admission: AdmissionLimits,
@@ -112,32 +112,26 @@ impl App {
         Self(Arc::new(parts))
     }
 
-    /// The engine.
     pub fn runs(&self) -> &Runs {
         &self.0.runs
     }
 
-    /// The file library.
     pub fn library(&self) -> &Arc<dyn Library> {
         &self.0.library
     }
 
-    /// The operator's settings.
     pub fn options(&self) -> &AppOptions {
         &self.0.options
     }
 
-    /// Authentication.
     pub fn auth(&self) -> &Auth {
         &self.0.auth
     }
 
-    /// The concurrency limits.
     pub(crate) fn admission(&self) -> &Admission {
         &self.0.admission
     }
 
-    /// The metrics.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }

@@ -3,8 +3,10 @@
 //! There are two checks. **Where does the request come from**: a layer around all routes checks
 //! `Host` and `Origin`, so that a web page in a browser cannot reach a server on the same machine.
 //! **Who makes it**: the [`Caller`], which every handler takes as an argument. Handlers get their
-//! [`TenantId`] from it and from nowhere else, and only this module creates one: from an API key, or
-//! from a share link, which stands for the tenant that made it.
+//! [`TenantId`] from it and from nowhere else, and only this module creates one (in `extract`): from
+//! an API key, or from a share link, which stands for the tenant that made it.
+
+mod extract;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,26 +15,17 @@ use std::{
 };
 
 use axum::{
-    extract::{FromRequestParts, Request},
-    http::{
-        HeaderMap, HeaderValue, Method, StatusCode, Uri, header, request::Parts, uri::Authority,
-    },
+    extract::Request,
+    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header, uri::Authority},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use serde::Deserialize;
 use tracing::warn;
 use turnwire_contract::{Share, TenantId};
 
 use crate::{
     admission::{KeyDigest, Permit},
     api_error::ApiError,
-    app::App,
-    connection::HeldPermits,
-    connection_permit::ConnectionPermit,
-    limits::MAX_CONNECTIONS,
-    path::PathParams,
-    shares,
     sync::lock,
 };
 
@@ -288,70 +281,12 @@ impl Caller {
     }
 }
 
-impl FromRequestParts<App> for Caller {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let (tenant, key) = app.auth().identify(&parts.headers)?;
-        Self::admit(parts, app, tenant, key)
-    }
-}
-
-impl Caller {
-    /// A caller who has shown who they are, within the limits on connections.
-    fn admit(
-        parts: &Parts,
-        app: &App,
-        tenant: TenantId,
-        key: Option<KeyDigest>,
-    ) -> Result<Self, ApiError> {
-        // From here on the connection counts as authenticated.
-        let has_room =
-            parts.extensions.get::<ConnectionPermit>().is_none_or(ConnectionPermit::note_known);
-        if !has_room && !PROBES.contains(&parts.uri.path()) {
-            return Err(server_full());
-        }
-        let permit = app.admission().admit_connection(key)?;
-        let permit = Arc::new(permit);
-        // A stream outlives its handler, so the response body holds the permit.
-        if let Some(held) = parts.extensions.get::<HeldPermits>() {
-            held.hold(Arc::clone(&permit));
-        }
-        Ok(Self { tenant, key, _permit: permit })
-    }
-}
-
 /// Somebody with a share link. They may read the one run that it names, and nothing else.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedReader {
     /// Reads on behalf of the tenant that shared the run.
     pub(crate) caller: Caller,
-    /// What is shared.
     pub(crate) share: Share,
-}
-
-/// The token in the path, whatever follows it.
-#[derive(Deserialize)]
-struct ShareToken {
-    token: String,
-}
-
-impl FromRequestParts<App> for SharedReader {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let PathParams(ShareToken { token }) =
-            PathParams::<ShareToken>::from_request_parts(parts, app).await?;
-        let share = shares::check(app, &token).await?;
-        let caller = Caller::admit(parts, app, share.tenant.clone(), None)?;
-        Ok(Self { caller, share })
-    }
-}
-
-fn server_full() -> ApiError {
-    let message = "The server has reached its connection limit; try again later.";
-    let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", message);
-    error.limited_by(MAX_CONNECTIONS)
 }
 
 fn key_in(headers: &HeaderMap) -> Option<&str> {

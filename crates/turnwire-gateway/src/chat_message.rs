@@ -19,8 +19,8 @@ use crate::{
     conversations,
     responses::{
         choose_tools, model_for,
+        references::resolve_references,
         request::{read_attachments, references_of_attachments},
-        resolve_references,
     },
 };
 

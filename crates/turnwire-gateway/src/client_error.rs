@@ -17,7 +17,6 @@ pub struct ClientError {
     pub message: String,
     /// Path of the field, such as `input[2].content[0].image_url`.
     pub param: Option<String>,
-    /// Stable error code.
     pub code: &'static str,
     /// HTTP status: 400, or 404 for a missing object.
     pub status: u16,
@@ -34,7 +33,6 @@ impl ClientError {
         Self::new("invalid_value", param, message)
     }
 
-    /// A value of the wrong type.
     pub(crate) fn wrong_type(param: impl Into<String>, expected: &str, got: &Value) -> Self {
         let param = param.into();
         let message = format!("`{param}` must be {expected}, not {}.", type_of(got));

@@ -8,7 +8,8 @@
 //! client can read the rest later, from the journal.
 
 use std::{
-    fmt,
+    fmt, io,
+    net::SocketAddr,
     pin::Pin,
     sync::{Arc, Mutex, Weak},
     task::{Context, Poll, ready},
@@ -18,7 +19,11 @@ use std::{
 use axum::{body::Body, extract::Request, middleware::Next, response::Response};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use tokio::time::Instant;
+use tokio::{
+    net::TcpStream,
+    time::{Instant, sleep},
+};
+use tracing::{debug, warn};
 
 use crate::{admission::Permit, sync::lock};
 
@@ -62,7 +67,6 @@ pub(crate) struct Times {
 /// What to do with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Keep it open.
     Keep,
     /// Accept no further requests, and close it after those in progress. It timed out; the value is
     /// the setting.
@@ -265,6 +269,26 @@ impl HttpBody for WatchedBody {
 
     fn size_hint(&self) -> SizeHint {
         lock(&self.0).size_hint()
+    }
+}
+
+/// An accepted connection with `TCP_NODELAY`, so that a frame is not delayed until the next one.
+pub(crate) async fn taken(
+    accepted: io::Result<(TcpStream, SocketAddr)>,
+) -> Option<(TcpStream, SocketAddr)> {
+    match accepted {
+        Ok((stream, peer)) => {
+            if let Err(error) = stream.set_nodelay(true) {
+                debug!(%error, "TCP_NODELAY not set");
+            }
+            Some((stream, peer))
+        }
+        Err(error) => {
+            warn!(%error, "accept failed");
+            // Usually out of file descriptors. Wait for some to be closed.
+            sleep(Duration::from_millis(50)).await;
+            None
+        }
     }
 }
 

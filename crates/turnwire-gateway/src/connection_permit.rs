@@ -15,7 +15,7 @@ use axum::{
     response::Response,
 };
 
-use crate::{app::App, connection_table::ConnectionSlot, server::HttpLimits};
+use crate::{app::App, connection_table::ConnectionSlot, limits::HttpLimits};
 
 /// A connection's share of the limit. Freed when the last clone is dropped.
 #[derive(Debug, Clone)]

@@ -27,7 +27,6 @@ use crate::{
 pub(crate) struct ConnectionLimits {
     /// Authenticated connections, including WebSockets.
     pub(crate) known: usize,
-    /// Unknown connections of one address.
     pub(crate) unknown_per_address: usize,
     /// Capacity that only unknown connections can use.
     pub(crate) reserve: usize,

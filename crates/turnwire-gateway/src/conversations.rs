@@ -26,8 +26,8 @@ use crate::{
     path::PathParams,
     query::QueryParams,
     responses::{
+        references::resolve_references,
         request::{self, ClientError, Input, InputBody, read_metadata, refuse_unknown},
-        resolve_references,
     },
 };
 

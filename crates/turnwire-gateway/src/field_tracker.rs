@@ -45,7 +45,6 @@ impl FieldTracker {
         Self { limits: limits.clone(), ..Self::default() }
     }
 
-    /// The limits of the request.
     pub(crate) fn limits(&self) -> &RequestLimits {
         &self.limits
     }

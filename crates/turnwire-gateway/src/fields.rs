@@ -22,7 +22,6 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The whole body.
     pub(crate) fn of_body(map: &'a Map<String, Value>, unread: &'a FieldTracker) -> Self {
         unread.open("", map);
         Self { map, path: String::new(), unread }
@@ -66,7 +65,6 @@ impl<'a> Fields<'a> {
         self.unread.refuse(&self.path, reported)
     }
 
-    /// The limits of the request.
     pub(crate) fn limits(&self) -> &'a RequestLimits {
         self.unread.limits()
     }
@@ -92,13 +90,11 @@ impl<'a> Fields<'a> {
         self.map
     }
 
-    /// Any value.
     pub(crate) fn value(&self, name: &str) -> Option<&'a Value> {
         self.unread.read(&self.path, name);
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// A string.
     pub(crate) fn text(&self, name: &str) -> Result<Option<&'a str>, ClientError> {
         match self.value(name) {
             None => Ok(None),
@@ -107,7 +103,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A required string.
     pub(crate) fn needed_text(&self, name: &str) -> Result<&'a str, ClientError> {
         self.text(name)?.ok_or_else(|| ClientError::missing(self.path_of(name)))
     }
@@ -122,12 +117,10 @@ impl<'a> Fields<'a> {
         Ok(text)
     }
 
-    /// An owned string.
     pub(crate) fn owned_text(&self, name: &str) -> Result<Option<String>, ClientError> {
         Ok(self.text(name)?.map(str::to_owned))
     }
 
-    /// A boolean.
     pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, ClientError> {
         match self.value(name) {
             None => Ok(None),
@@ -176,7 +169,6 @@ impl<'a> Fields<'a> {
         Err(ClientError::invalid(path, message))
     }
 
-    /// An object.
     pub(crate) fn object(&self, name: &str) -> Result<Option<Self>, ClientError> {
         self.value(name).map(|value| self.inner(value, &self.path_of(name))).transpose()
     }

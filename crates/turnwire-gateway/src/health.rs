@@ -1,26 +1,21 @@
-//! Liveness and readiness.
+//! Liveness, readiness and metrics.
 //!
 //! A server that shuts down, or whose store does not respond, is alive and must not be killed, but
-//! cannot take new runs. Probes need no API key, so the state of the store is cached.
+//! cannot take new runs.
 
-use std::time::Duration;
-
-use axum::{extract::State, http::StatusCode};
-use serde::Serialize;
-use tokio::{
-    sync::Mutex,
-    time::{Instant, timeout},
+use axum::{
+    extract::State,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
 };
-use turnwire_engine::Runs;
+use serde::Serialize;
+use tracing::error;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{app::App, json::Json};
+use crate::{api_error::ApiError, app::App, auth::Caller, json::Json};
 
-/// Timeout of the check of the store.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How long the result of a check is cached.
-const HOLDS_FOR: Duration = Duration::from_secs(1);
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// State of the server.
 #[derive(Debug, Serialize, ToSchema)]
@@ -42,26 +37,8 @@ impl Health {
     }
 }
 
-/// Time and result of the last check of the store. Requests during a check wait for its result.
-#[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<(Instant, bool)>>);
-
-impl Readiness {
-    async fn of(&self, runs: &Runs) -> bool {
-        let mut known = self.0.lock().await;
-        if let Some((asked, is_ready)) = *known
-            && asked.elapsed() < HOLDS_FOR
-        {
-            return is_ready;
-        }
-        let is_ready = timeout(PATIENCE, runs.is_ready()).await.unwrap_or(false);
-        *known = Some((Instant::now(), is_ready));
-        is_ready
-    }
-}
-
 pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))
+    OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(metrics))
 }
 
 /// Check that the server is alive.
@@ -94,4 +71,22 @@ async fn readyz(State(app): State<App>) -> (StatusCode, Json<Health>) {
         return (StatusCode::SERVICE_UNAVAILABLE, Health::of(&app, "store_unavailable"));
     }
     (StatusCode::OK, Health::of(&app, "ok"))
+}
+
+/// Get the metrics of the server in the Prometheus format.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "health",
+    responses((status = 200, description = "The metrics, in the Prometheus format",
+        content_type = "application/openmetrics-text"))
+)]
+async fn metrics(State(app): State<App>, _caller: Caller) -> Result<Response, ApiError> {
+    let text = app.metrics().encoded(app.runs()).map_err(|cause| {
+        error!(%cause, "metrics encoding failed");
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        ApiError::new(status, "internal_error", "metrics encoding failed")
+    })?;
+    let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))];
+    Ok((content_type, text).into_response())
 }

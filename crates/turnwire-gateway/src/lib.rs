@@ -11,6 +11,7 @@
 //! * [`api_error`] is every error response, in OpenAI's format; [`limits`] bounds the size of a
 //!   request, and [`json`] the shape of its body; `fields` reads the fields of an object and knows
 //!   the path of each, and `field_tracker` which of them nobody has read;
+//! * `health` answers probes, with `readiness` and `metrics`;
 //! * `admission` limits the runs and connections that are open at once;
 //! * `start_run` starts every run, and `idempotency` reads the `Idempotency-Key` by which a
 //!   repeated request finds its run;
@@ -58,6 +59,7 @@ mod path;
 mod probes;
 mod query;
 mod range;
+mod readiness;
 pub mod responses;
 mod retry;
 mod run_calls;
@@ -82,8 +84,8 @@ pub use api_error::ApiError;
 pub use app::{App, AppOptions};
 pub use auth::{Auth, AuthOptions, Caller};
 pub use json::JsonLimits;
-pub use limits::RequestLimits;
-pub use server::{HttpLimits, Server, ServerError};
+pub use limits::{HttpLimits, RequestLimits};
+pub use server::{Server, ServerError};
 
 /// The routes of all surfaces.
 fn all_routes() -> OpenApiRouter<App> {
@@ -105,7 +107,6 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(durable_stream::routes())
         .merge(run_calls::routes())
         .merge(health::routes())
-        .merge(metrics::routes())
 }
 
 /// All routes, including `/openapi.json` and the web view.

@@ -20,7 +20,6 @@ pub(crate) const MAX_PER_SECOND: &str = "limits.max_socket_messages_per_sec";
 /// Setting of the maximum number of queued turns.
 pub(crate) const MAX_QUEUE: &str = "limits.max_socket_queue";
 
-/// Limits of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestLimits {
     /// Time to receive a JSON body.
@@ -53,6 +52,60 @@ impl Default for RequestLimits {
             schema_bytes: 64 * 1024,
             argument_bytes: 256 * 1024,
             file_bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// Limits of one server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpLimits {
+    /// Maximum total size of the headers, in bytes.
+    pub header_bytes: usize,
+    /// Maximum number of headers.
+    pub headers: usize,
+    /// Time to receive the headers.
+    pub header_time: Duration,
+    /// Maximum pause while receiving a body.
+    pub body_pause: Duration,
+    /// Maximum number of authenticated connections, including WebSockets.
+    pub connections: usize,
+    /// Maximum number of unauthenticated connections of one address.
+    pub unknown_per_address: usize,
+    /// Time a connection may be open without a request.
+    pub idle_time: Duration,
+    /// Time a connection accepts requests.
+    pub connection_time: Duration,
+    /// Maximum number of concurrent requests on one HTTP/2 connection.
+    pub streams: u32,
+    /// Time for a client to read what is written to it.
+    pub write_time: Duration,
+    /// Time a WebSocket on `/v1/responses` may be used.
+    pub socket_time: Duration,
+    /// Maximum size of a WebSocket message, in bytes.
+    pub socket_message_bytes: usize,
+    /// Maximum number of frames per second on a WebSocket.
+    pub socket_messages_per_second: u32,
+    /// Maximum number of queued turns on a WebSocket.
+    pub socket_queue: usize,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            header_bytes: 32 * 1024,
+            headers: 100,
+            header_time: Duration::from_secs(10),
+            body_pause: Duration::from_secs(30),
+            connections: 5_000,
+            unknown_per_address: 256,
+            idle_time: Duration::from_mins(1),
+            connection_time: Duration::from_hours(1),
+            streams: 100,
+            write_time: Duration::from_secs(30),
+            socket_time: Duration::from_hours(1),
+            socket_message_bytes: 1024 * 1024,
+            socket_messages_per_second: 50,
+            socket_queue: 16,
         }
     }
 }

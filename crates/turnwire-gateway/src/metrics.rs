@@ -1,13 +1,7 @@
-//! Metrics, and `GET /metrics`, which serves them in the Prometheus format.
+//! The metrics of the server.
 
-use std::sync::atomic::Ordering;
+use std::{fmt, sync::atomic::Ordering};
 
-use axum::{
-    extract::{Request, State},
-    http::{HeaderValue, header},
-    middleware::Next,
-    response::{IntoResponse, Response},
-};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{
@@ -18,21 +12,11 @@ use prometheus_client::{
     },
     registry::Registry,
 };
-use tracing::error;
 use turnwire_engine::Runs;
 use turnwire_surfaces::wire_json;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
-    limits::{COUNTED, LimitReached},
-};
+use crate::limits::COUNTED;
 
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// All metrics.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -162,7 +146,6 @@ impl Metrics {
         OpenStream(open)
     }
 
-    /// Counts a shutdown.
     pub(crate) fn drained(&self) {
         self.drains.inc();
     }
@@ -180,6 +163,14 @@ impl Metrics {
     /// Counts a client that was refused or cut off by the limit with this setting.
     pub(crate) fn limit_reached(&self, limit: &'static str) {
         self.limits_reached.get_or_create(&Limit { limit }).inc();
+    }
+
+    /// Returns all metrics, in the Prometheus format.
+    pub(crate) fn encoded(&self, runs: &Runs) -> Result<String, fmt::Error> {
+        self.look_at(runs);
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
     }
 
     /// Copies the counters of the engine.
@@ -205,37 +196,4 @@ impl Metrics {
         #[expect(clippy::cast_precision_loss, reason = "a size this big is big either way")]
         self.ws_bytes.get_or_create(&way).observe(bytes as f64);
     }
-}
-
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(metrics))
-}
-
-/// Get the metrics of the server in the Prometheus format.
-#[utoipa::path(
-    get,
-    path = "/metrics",
-    tag = "health",
-    responses((status = 200, description = "The metrics, in the Prometheus format",
-        content_type = "application/openmetrics-text"))
-)]
-async fn metrics(State(app): State<App>, _caller: Caller) -> Result<Response, ApiError> {
-    app.metrics().look_at(app.runs());
-    let mut text = String::new();
-    encode(&mut text, &app.metrics().registry).map_err(|cause| {
-        error!(%cause, "metrics encoding failed");
-        let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
-        ApiError::new(status, "internal_error", "metrics encoding failed")
-    })?;
-    let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))];
-    Ok((content_type, text).into_response())
-}
-
-/// The layer that counts limits that were reached.
-pub(crate) async fn count_limits(State(app): State<App>, request: Request, next: Next) -> Response {
-    let response = next.run(request).await;
-    if let Some(LimitReached(limit)) = response.extensions().get() {
-        app.metrics().limit_reached(limit);
-    }
-    response
 }

@@ -16,9 +16,8 @@ use tokio::{
     time::timeout,
 };
 use tracing::debug;
-use utoipa_axum::router::OpenApiRouter;
 
-use crate::{app::App, health, metrics, path::nothing_here, server::taken};
+use crate::{app::App, connection::taken, health, path::nothing_here};
 
 /// Maximum number of concurrent probes.
 const MAX_AT_ONCE: usize = 64;
@@ -26,8 +25,7 @@ const MAX_AT_ONCE: usize = 64;
 /// Answers probes until the future is dropped. Without a listener it does nothing.
 pub(crate) async fn serve(listener: Option<TcpListener>, app: App, header_time: Duration) {
     let Some(listener) = listener else { return std::future::pending().await };
-    let (router, _) =
-        OpenApiRouter::new().merge(health::routes()).merge(metrics::routes()).split_for_parts();
+    let (router, _) = health::routes().split_for_parts();
     let router = router.fallback(async || nothing_here()).with_state(app);
     let mut connections = JoinSet::new();
     loop {

@@ -8,7 +8,6 @@ use axum::http::{HeaderMap, header};
 /// The requested part of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Range {
-    /// The whole text.
     Everything,
     /// A range of bytes, both ends included.
     Part {

@@ -4,9 +4,9 @@ use std::{any::Any, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Router,
-    extract::DefaultBodyLimit,
+    extract::{DefaultBodyLimit, Request, State},
     http::StatusCode,
-    middleware,
+    middleware::{self, Next},
     response::{IntoResponse, Response},
 };
 use hyper_util::{
@@ -31,11 +31,10 @@ use crate::{
     api_error::ApiError,
     app::App,
     auth::{self, Auth},
-    connection::{self, Connection, Times, Verdict},
+    connection::{self, Connection, Times, Verdict, taken},
     connection_permit::ConnectionPermit,
     connection_table::{ConnectionLimits, ConnectionSlot, ConnectionTable},
-    limits::WRITE_TIMEOUT,
-    metrics,
+    limits::{HttpLimits, LimitReached, WRITE_TIMEOUT},
     path::nothing_here,
     probes,
 };
@@ -59,60 +58,6 @@ const RESERVE: usize = 64;
 /// Time for a connection that timed out to close by itself.
 const LEAVING_TIME: Duration = Duration::from_secs(5);
 
-/// Limits of one server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpLimits {
-    /// Maximum total size of the headers, in bytes.
-    pub header_bytes: usize,
-    /// Maximum number of headers.
-    pub headers: usize,
-    /// Time to receive the headers.
-    pub header_time: Duration,
-    /// Maximum pause while receiving a body.
-    pub body_pause: Duration,
-    /// Maximum number of authenticated connections, including WebSockets.
-    pub connections: usize,
-    /// Maximum number of unauthenticated connections of one address.
-    pub unknown_per_address: usize,
-    /// Time a connection may be open without a request.
-    pub idle_time: Duration,
-    /// Time a connection accepts requests.
-    pub connection_time: Duration,
-    /// Maximum number of concurrent requests on one HTTP/2 connection.
-    pub streams: u32,
-    /// Time for a client to read what is written to it.
-    pub write_time: Duration,
-    /// Time a WebSocket on `/v1/responses` may be used.
-    pub socket_time: Duration,
-    /// Maximum size of a WebSocket message, in bytes.
-    pub socket_message_bytes: usize,
-    /// Maximum number of frames per second on a WebSocket.
-    pub socket_messages_per_second: u32,
-    /// Maximum number of queued turns on a WebSocket.
-    pub socket_queue: usize,
-}
-
-impl Default for HttpLimits {
-    fn default() -> Self {
-        Self {
-            header_bytes: 32 * 1024,
-            headers: 100,
-            header_time: Duration::from_secs(10),
-            body_pause: Duration::from_secs(30),
-            connections: 5_000,
-            unknown_per_address: 256,
-            idle_time: Duration::from_mins(1),
-            connection_time: Duration::from_hours(1),
-            streams: 100,
-            write_time: Duration::from_secs(30),
-            socket_time: Duration::from_hours(1),
-            socket_message_bytes: 1024 * 1024,
-            socket_messages_per_second: 50,
-            socket_queue: 16,
-        }
-    }
-}
-
 impl HttpLimits {
     fn times(&self) -> Times {
         Times {
@@ -124,7 +69,6 @@ impl HttpLimits {
     }
 }
 
-/// A listening server.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -143,7 +87,6 @@ pub enum ServerError {
     /// The address cannot be bound.
     #[error("cannot listen on {address}: {cause}")]
     Listen {
-        /// The address.
         address: SocketAddr,
         /// The error of the operating system.
         cause: io::Error,
@@ -151,7 +94,6 @@ pub enum ServerError {
 }
 
 impl Server {
-    /// Listens on `address`.
     pub async fn bind(
         address: SocketAddr,
         app: App,
@@ -235,26 +177,6 @@ async fn serve(listener: TcpListener, app: App, limits: Arc<HttpLimits>) {
     };
     if timeout(CLOSING_TIME, all_ended).await.is_err() {
         warn!("connections still open at the shutdown deadline");
-    }
-}
-
-/// An accepted connection with `TCP_NODELAY`, so that a frame is not delayed until the next one.
-pub(crate) async fn taken(
-    accepted: io::Result<(TcpStream, SocketAddr)>,
-) -> Option<(TcpStream, SocketAddr)> {
-    match accepted {
-        Ok((stream, peer)) => {
-            if let Err(error) = stream.set_nodelay(true) {
-                debug!(%error, "TCP_NODELAY not set");
-            }
-            Some((stream, peer))
-        }
-        Err(error) => {
-            warn!(%error, "accept failed");
-            // Usually out of file descriptors. Wait for some to be closed.
-            sleep(Duration::from_millis(50)).await;
-            None
-        }
     }
 }
 
@@ -389,7 +311,7 @@ pub fn router(app: &App, limits: &HttpLimits) -> Router {
         .layer(RequestBodyTimeoutLayer::new(limits.body_pause))
         .layer(middleware::from_fn(move |request, next| auth::guard(auth.clone(), request, next)))
         .layer(CatchPanicLayer::custom(broken))
-        .layer(middleware::from_fn_with_state(app.clone(), metrics::count_limits))
+        .layer(middleware::from_fn_with_state(app.clone(), count_limits))
         .layer(middleware::from_fn(connection::watch))
         // Official clients show it, so that a person can name the request that failed.
         .layer(PropagateRequestIdLayer::x_request_id())
@@ -405,4 +327,13 @@ fn broken(panic: Box<dyn Any + Send>) -> Response {
     error!(why, "handler panicked");
     let message = "Internal server error. See the server log.";
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message).into_response()
+}
+
+/// The layer that counts limits that were reached.
+async fn count_limits(State(app): State<App>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    if let Some(LimitReached(limit)) = response.extensions().get() {
+        app.metrics().limit_reached(limit);
+    }
+    response
 }

@@ -27,9 +27,6 @@ use turnwire_contract::JournalError;
 
 use crate::app::App;
 
-/// Default heartbeat interval.
-pub const HEARTBEAT: Duration = Duration::from_secs(15);
-
 const PING: &[u8] = b": ping\n";
 /// Last line of a stream whose run continues: makes clients that reconnect by themselves do so
 /// soon. No blank line follows, because some clients would read an event from it.

@@ -92,7 +92,6 @@ impl App {
     }
 }
 
-/// The result of a task.
 pub(crate) async fn outcome_of<T>(task: JoinHandle<Result<T, ApiError>>) -> Result<T, ApiError> {
     task.await.unwrap_or_else(|error| {
         error!(%error, "task panicked");

@@ -21,9 +21,8 @@ use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
 use crate::{
     api_error::ApiError,
     app::App,
-    limits::{MAX_MESSAGE, MAX_PER_SECOND, WRITE_TIMEOUT},
+    limits::{HttpLimits, MAX_MESSAGE, MAX_PER_SECOND, WRITE_TIMEOUT},
     metrics::{Direction, Metrics},
-    server::HttpLimits,
 };
 
 /// Interval of pings to the client.

@@ -107,7 +107,6 @@ async fn connect(
     }))
 }
 
-/// One socket.
 struct Chat {
     app: App,
     caller: Caller,

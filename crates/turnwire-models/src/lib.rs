@@ -13,6 +13,7 @@
 //!
 //! Adapters only translate. They do not retry, set no timeouts of their own, and never panic on
 //! input.
+#![warn(missing_docs)]
 
 pub mod anthropic_messages;
 pub mod chat_completions;

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::TryStreamExt;
+use tracing::warn;
 use turnwire_contract::{
-    EventStream, Journal, JournalError, JournalHead, RecordedEvent, RunEnd, RunId, Seq, TenantId,
+    Event, EventStream, Journal, JournalError, JournalHead, RecordedEvent, RunEnd, RunId,
+    RunProgress, Seq, TenantId,
 };
 
 use crate::{
@@ -12,6 +15,7 @@ use crate::{
     live_tails::Subscription,
     outage::Backoff,
     pages::{self, Head},
+    progress::SummaryColumns,
     reader::RunReader,
     store::Store,
     writer::Append,
@@ -129,6 +133,62 @@ impl Store {
             self.0.summarized.notify_waiters();
         }
         appended
+    }
+
+    /// Returns the columns to store with `batch`, if it changes them.
+    async fn progress_after(
+        &self,
+        tenant: &TenantId,
+        batch: &[Arc<RecordedEvent>],
+    ) -> Option<SummaryColumns> {
+        let first = batch.first()?;
+        if !batch.iter().any(|recorded| RunProgress::concerns(&recorded.event)) {
+            return None;
+        }
+        let table = self.0.tails.progress();
+        let known = table.find(&first.run_id);
+        let mut progress = match known.clone() {
+            Some(progress) => progress,
+            None => match self.stored_progress(tenant, &first.run_id, first.seq).await {
+                Ok(progress) => progress,
+                Err(error) => {
+                    warn!(run_id = %first.run_id, %error, "summary of the run not updated");
+                    return None;
+                }
+            },
+        };
+        let before = known.as_ref().map(SummaryColumns::of);
+        for recorded in batch {
+            progress.note(recorded);
+        }
+        let after = SummaryColumns::of(&progress);
+        // Set before the append: its caller may not wait for the result. Removed if it fails.
+        table.set(&first.run_id, progress);
+        // Another worker may have recorded that the run waits.
+        let is_new_here =
+            batch.iter().any(|recorded| matches!(recorded.event, Event::RunTakenOver { .. }));
+        (is_new_here || before.as_ref() != Some(&after)).then_some(after)
+    }
+
+    /// Folds the stored events of a run before `end`.
+    async fn stored_progress(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        end: Seq,
+    ) -> Result<RunProgress, JournalError> {
+        let mut progress = RunProgress::default();
+        if end == Seq(1) {
+            return Ok(progress);
+        }
+        let mut events = self.stored(tenant, run_id, Seq::START).await?;
+        while let Some(recorded) = events.try_next().await? {
+            if recorded.seq >= end {
+                break;
+            }
+            progress.note(&recorded);
+        }
+        Ok(progress)
     }
 
     /// Returns whether `seq` is the next one of the run. The unique key on seq is the fence; this

@@ -13,16 +13,17 @@
 //!   and `entries` store runs and conversations. `run_listing` lists runs from the summaries that
 //!   `progress` computes and the writer stores.
 //! * `journal` is the append path. `writer` commits appends of all runs in batches. `rows` encodes
-//!   events.
+//!   events, `run_ends` stores how runs ended.
 //! * `live_tails` buffers recent events. `reader` reads one run from its tail and the database,
 //!   with `pages` and `shared_pages`.
 //! * `notify` sends notifications to other workers, by PostgreSQL or Redis. `follower` reads the
 //!   runs that other workers write.
-//! * `workers` stores leases, claims and pending commands. `outage` has the backoff while a server
-//!   is unavailable.
+//! * `workers` stores leases, claims and pending commands, `heartbeats` is what this worker knows of
+//!   its own. `outage` has the backoff while a server is unavailable.
 //! * `deletion` deletes runs, `retention` deletes old ones. `backup` copies a SQLite store.
 //! * `shares` stores share links, `blob_store` stores large tool results, `trust` stores permissions and pins, `library` stores
 //!   files.
+#![warn(missing_docs)]
 
 mod backup;
 mod blob_store;
@@ -34,6 +35,7 @@ mod failures;
 #[cfg(test)]
 mod fault_tests;
 mod follower;
+mod heartbeats;
 mod journal;
 mod library;
 mod live_tails;

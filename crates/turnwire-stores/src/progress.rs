@@ -4,19 +4,11 @@
 //! for example one that was taken over, is read from the journal once. If that fails, the summary
 //! of the run stays as it is until the next change: a list may be late, an append may not.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashMap, sync::Mutex};
 
-use futures::TryStreamExt;
-use tracing::warn;
-use turnwire_contract::{
-    Event, Journal, JournalError, RecordedEvent, RunId, RunProgress, Seq, TenantId,
-};
+use turnwire_contract::{RunId, RunProgress};
 
 use crate::{
-    Store,
     database::{DatabaseError, Dialect, Transaction, Value},
     sync::lock,
 };
@@ -34,7 +26,7 @@ impl ProgressTable {
         lock(&self.0).remove(run_id);
     }
 
-    fn find(&self, run_id: &RunId) -> Option<RunProgress> {
+    pub(crate) fn find(&self, run_id: &RunId) -> Option<RunProgress> {
         lock(&self.0).get(run_id).cloned()
     }
 }
@@ -80,63 +72,5 @@ impl SummaryColumns {
             Value::OptionalText(self.is_waiting.then_some(worker)),
         ];
         transaction.query(&sql, &values).await.map(drop)
-    }
-}
-
-impl Store {
-    /// Returns the columns to store with `batch`, if it changes them.
-    pub(crate) async fn progress_after(
-        &self,
-        tenant: &TenantId,
-        batch: &[Arc<RecordedEvent>],
-    ) -> Option<SummaryColumns> {
-        let first = batch.first()?;
-        if !batch.iter().any(|recorded| RunProgress::concerns(&recorded.event)) {
-            return None;
-        }
-        let table = self.0.tails.progress();
-        let known = table.find(&first.run_id);
-        let mut progress = match known.clone() {
-            Some(progress) => progress,
-            None => match self.stored_progress(tenant, &first.run_id, first.seq).await {
-                Ok(progress) => progress,
-                Err(error) => {
-                    warn!(run_id = %first.run_id, %error, "summary of the run not updated");
-                    return None;
-                }
-            },
-        };
-        let before = known.as_ref().map(SummaryColumns::of);
-        for recorded in batch {
-            progress.note(recorded);
-        }
-        let after = SummaryColumns::of(&progress);
-        // Set before the append: its caller may not wait for the result. Removed if it fails.
-        table.set(&first.run_id, progress);
-        // Another worker may have recorded that the run waits.
-        let is_new_here =
-            batch.iter().any(|recorded| matches!(recorded.event, Event::RunTakenOver { .. }));
-        (is_new_here || before.as_ref() != Some(&after)).then_some(after)
-    }
-
-    /// Folds the stored events of a run before `end`.
-    async fn stored_progress(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        end: Seq,
-    ) -> Result<RunProgress, JournalError> {
-        let mut progress = RunProgress::default();
-        if end == Seq(1) {
-            return Ok(progress);
-        }
-        let mut events = self.stored(tenant, run_id, Seq::START).await?;
-        while let Some(recorded) = events.try_next().await? {
-            if recorded.seq >= end {
-                break;
-            }
-            progress.note(&recorded);
-        }
-        Ok(progress)
     }
 }

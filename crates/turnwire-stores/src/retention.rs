@@ -1,15 +1,13 @@
 //! Deletes old runs, conversations and keys.
 
-use std::{sync::Weak, time::Duration};
+use std::time::Duration;
 
-use tracing::{info, warn};
 use turnwire_contract::StoreError;
 
 use crate::{
     Store,
     database::{DatabaseError, Value},
     deletion::{self, run_key},
-    store::Inner,
     workers::micros,
 };
 
@@ -18,21 +16,6 @@ const AT_ONCE: usize = 50;
 
 /// Idempotency keys deleted per transaction; they are small.
 const KEYS_AT_ONCE: usize = 1_000;
-
-/// Interval between cleanups.
-const BETWEEN_LOOKS: Duration = Duration::from_mins(10);
-
-/// Deletes old data periodically while the store is open.
-pub(crate) async fn retention_loop(store: Weak<Inner>) {
-    while let Some(inner) = store.upgrade() {
-        match Store(inner).forget_old_runs().await {
-            Ok(0) => {}
-            Ok(n_forgotten) => info!(n_forgotten, "expired runs deleted"),
-            Err(error) => warn!(%error, "retention failed, retried later"),
-        }
-        tokio::time::sleep(BETWEEN_LOOKS).await;
-    }
-}
 
 impl Store {
     /// Deletes runs finished before the retention period, unused conversations past theirs, and

@@ -209,7 +209,6 @@ impl StoredRow<'_> {
         Timestamp::from_micros(digits.parse().unwrap_or_default())
     }
 
-    /// Decodes the events of the row.
     pub(crate) fn decoded(&self, run_id: &RunId) -> Result<Vec<Arc<RecordedEvent>>, String> {
         let unreadable = |error: serde_json::Error| error.to_string();
         let entries: Vec<Entry> = serde_json::from_str(self.body).map_err(unreadable)?;

@@ -225,7 +225,6 @@ fn insert_run(dialect: &Dialect) -> String {
 const INSERT_EVENTS: &str = "insert into run_events (tenant, run_id, first_seq, last_seq, tag,
                                                      kind, call_id, body) values ";
 
-/// The encoded run.
 struct EncodedRun<'a> {
     run: &'a NewRun,
     request: String,

@@ -1,17 +1,22 @@
 //! The store: opens the database and starts its background tasks.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::{
     database::{Database, DatabaseError, PostgresDatabase, SqliteDatabase, Value},
     follower::Follower,
+    heartbeats::HeartbeatState,
     live_tails::LiveTails,
     notify::{
         Notifier, Transport,
@@ -20,8 +25,6 @@ use crate::{
     },
     outage::Availability,
     pages::Source,
-    retention::retention_loop,
-    workers::HeartbeatState,
     writer::{
         BatchWriter, CommitNotifier, IsolatedWriter, PostgresBatchWriter, SqliteBatchWriter,
         Writer, WriterHandle,
@@ -30,6 +33,9 @@ use crate::{
 
 /// Timeout of `close` for queued appends, and for closing the connections.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
+
+/// Interval between deletions of old data.
+const BETWEEN_CLEANUPS: Duration = Duration::from_mins(10);
 
 /// Options for opening a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -273,6 +279,18 @@ impl StoreBuilder {
             Some(postgres) => Box::new(PostgresBatchWriter::new(postgres, worker, notifies)),
             None => Box::new(SqliteBatchWriter::new(Arc::clone(&self.database), worker)),
         }
+    }
+}
+
+/// Deletes old data periodically while the store is open.
+async fn retention_loop(store: Weak<Inner>) {
+    while let Some(inner) = store.upgrade() {
+        match Store(inner).forget_old_runs().await {
+            Ok(0) => {}
+            Ok(n_forgotten) => info!(n_forgotten, "expired runs deleted"),
+            Err(error) => warn!(%error, "retention failed, retried later"),
+        }
+        tokio::time::sleep(BETWEEN_CLEANUPS).await;
     }
 }
 

@@ -25,7 +25,7 @@
 //!
 //! Nothing in this crate does I/O, reads a clock or knows a runtime.
 
-#![warn(clippy::wildcard_enum_match_arm)]
+#![warn(missing_docs, clippy::wildcard_enum_match_arm)]
 
 pub mod ag_ui;
 pub mod ai_sdk;
@@ -33,6 +33,7 @@ pub mod answer;
 pub mod call_state;
 pub mod callbacks;
 pub mod calls;
+mod chars;
 pub mod chat_completions;
 pub mod chat_events;
 pub mod chat_stream;

@@ -110,7 +110,6 @@ pub struct Messages {
     reasoning_cleaner: Cleaner,
 }
 
-/// Read access.
 impl Messages {
     /// An empty list.
     pub fn new() -> Self {
@@ -158,7 +157,6 @@ impl Messages {
     }
 }
 
-/// Changes of messages.
 impl Messages {
     fn add_input(&mut self, request: &RunRequest) -> Vec<MessageFrame> {
         // Results that the client sends for its own calls belong to the messages that made them.
@@ -259,7 +257,6 @@ impl Messages {
     }
 }
 
-/// Changes of blocks.
 impl Messages {
     fn add_block(&mut self, call_id: &CallId, item_id: &ItemId) -> Vec<MessageFrame> {
         let mut frames = Vec::with_capacity(2);

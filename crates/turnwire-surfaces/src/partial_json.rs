@@ -16,7 +16,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::unescape::Unescape;
+use crate::{chars::first_chars, unescape::Unescape};
 
 /// Maximum nesting depth, including the outermost object.
 pub const MAX_DEPTH: usize = 64;
@@ -85,7 +85,6 @@ enum State {
     Text,
     /// Inside a number or literal.
     Word,
-    /// After a value.
     AfterValue,
     /// After the last brace.
     Done,
@@ -104,7 +103,6 @@ enum Level {
     Array(Vec<Value>),
 }
 
-/// Read access.
 impl PartialJson {
     /// A parser without input.
     pub fn new() -> Self {
@@ -156,7 +154,7 @@ impl PartialJson {
     /// The first `max_chars` characters of the string `key`. The cost is linear in the result.
     pub fn str_prefix(&self, key: &str, max_chars: usize) -> Option<&str> {
         match self.get(key)? {
-            Entry::Text(text) => Some(crate::preview::first_chars(text, max_chars).0),
+            Entry::Text(text) => Some(first_chars(text, max_chars).0),
             Entry::Number(_) | Entry::Bool(_) | Entry::Null | Entry::Nested => None,
         }
     }
@@ -215,7 +213,6 @@ impl PartialJson {
     }
 }
 
-/// Parsing.
 impl PartialJson {
     /// Parses the next chunk.
     pub fn push(&mut self, chunk: &str) {

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use turnwire_contract::ToolOutcome;
 
 use crate::{
+    chars::first_chars,
     clean::clean,
     partial_json::{Entry, PartialJson},
 };
@@ -94,13 +95,6 @@ pub fn wire_text(text: &str, max_bytes: usize) -> WireText<'_> {
 /// Path of the full result of a call that was too large for the wire (R17).
 pub fn result_ref(run_id: &str, call_id: &str) -> String {
     format!("/v1/runs/{run_id}/calls/{call_id}/result")
-}
-
-/// The first `max` characters, and whether there are more. The cost is linear in the result.
-pub fn first_chars(text: &str, max: usize) -> (&str, bool) {
-    let end = text.char_indices().nth(max).map_or(text.len(), |(at, _)| at);
-    let (beginning, rest) = text.split_at(end);
-    (beginning, !rest.is_empty())
 }
 
 /// `text`, cleaned, on one line, with at most `max` characters, the last one `…` if there is more.

@@ -36,7 +36,6 @@ pub enum Behaviour {
     FailsAtFirst(u32, String),
     /// Disappears after a delay, with an unknown outcome and this message.
     Vanishes(Duration, String),
-    /// Panics when called.
     Panics,
     /// Never returns and ignores cancellation.
     Hangs,
@@ -75,7 +74,6 @@ impl FakeTool {
         Self { spec, behaviour, n_calls: Arc::default(), calls: Arc::default() }
     }
 
-    /// Changes the spec of the tool.
     pub fn with(mut self, change: impl FnOnce(&mut ToolSpec)) -> Self {
         change(&mut self.spec);
         self

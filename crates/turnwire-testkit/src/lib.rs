@@ -3,6 +3,7 @@
 //! * [`test_bench`] executes a scripted run in simulated time and returns its journal;
 //! * [`fake_tools`] are tools with every behaviour;
 //! * [`fake_servers`] are tool servers with every behaviour;
+//! * [`forwarding`] is a store that is slow or broken where a test wants it;
 //! * [`scenarios`] are the recorded runs that every surface renders;
 //! * [`golden`] compares with golden files, or writes them;
 //! * [`surfaces`] renders a journal for each surface;
@@ -25,10 +26,12 @@ pub mod ag_ui_order;
 pub mod conformance;
 pub mod fake_servers;
 pub mod fake_tools;
+pub mod forwarding;
 pub mod golden;
 pub mod invariants;
 pub mod mcp_ledger;
 pub mod mcp_server;
+mod mcp_tool;
 pub mod scenarios;
 pub mod scripts;
 pub mod services;
@@ -38,4 +41,5 @@ pub mod upstreams;
 
 pub use fake_servers::FakeServers;
 pub use fake_tools::{Behaviour, FakeTool};
+pub use forwarding::{Broken, Forwarding, StoreCall, Watcher};
 pub use test_bench::{Act, Played, TestBench};

@@ -12,7 +12,7 @@ use std::{
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::json;
 
-use crate::mcp_server::tool;
+use crate::mcp_tool::tool;
 
 /// The effects so far. Clones share them.
 #[derive(Debug, Clone, Default)]

@@ -33,7 +33,7 @@ use rmcp::{
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::mcp_ledger::Ledger;
+use crate::{mcp_ledger::Ledger, mcp_tool::tool};
 
 /// Environment variable that names the log file.
 pub const LOG_VARIABLE: &str = "MCP_PROPS_LOG";
@@ -497,10 +497,4 @@ fn all_tools() -> Vec<Tool> {
         tool("task", "Works as a task.", json!({ "seconds": number, "steps": whole })),
         tool("task_that_asks", "Asks in the middle of a task.", json!({})),
     ]
-}
-
-pub(crate) fn tool(name: &'static str, description: &'static str, properties: Value) -> Tool {
-    let schema = json!({ "type": "object", "properties": properties });
-    let schema = schema.as_object().cloned().unwrap_or_default();
-    Tool::new(name, description, schema)
 }

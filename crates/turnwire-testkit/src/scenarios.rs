@@ -26,7 +26,6 @@ use crate::{
 pub struct Scenario {
     /// Name of its folder.
     pub name: &'static str,
-    /// The scripted run.
     pub stage: TestBench,
     director: Director,
 }

@@ -15,7 +15,6 @@ use crate::{
 /// Number of tools of a random run. The model may also call a tool that does not exist.
 pub const N_TOOLS: usize = 8;
 
-/// A random run.
 #[derive(Debug, Clone)]
 pub struct RandomRun {
     /// The model's turns. After the last one it says "Done.".
@@ -63,13 +62,11 @@ pub enum Ending {
     Breaks,
     /// Ends without output.
     Silently,
-    /// Never ends.
     Never,
     /// Fails before it starts.
     Fails,
 }
 
-/// One of the tools.
 #[derive(Debug, Clone)]
 pub struct RandomTool {
     /// What it does when called.
@@ -82,7 +79,6 @@ pub struct RandomTool {
 /// A command to the run.
 #[derive(Debug, Clone)]
 pub enum Disturbance {
-    /// Cancels the run.
     CancelRun,
     /// Cancels the latest announced call.
     CancelLastCall,
@@ -104,7 +100,6 @@ impl RandomRun {
         self.tools.iter().enumerate().map(prop).collect()
     }
 
-    /// Returns the scripted model.
     pub fn model(&self) -> Scripted {
         let turns = self.turns.iter().map(RandomTurn::script);
         Scripted::new(turns.chain([Turn::new().text("Done.")])).repeat_last()

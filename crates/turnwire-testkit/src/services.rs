@@ -192,7 +192,6 @@ impl Redis {
         Self { port, server: Server::start(command, probe, None) }
     }
 
-    /// Returns its URL.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }

@@ -49,7 +49,6 @@ pub const ASKED: WsOptions = WsOptions {
     resume: true,
 };
 
-/// Renders the events.
 pub fn events(journal: &RecordedEvents) -> String {
     journal.iter().map(|recorded| wire_json(recorded.as_ref()) + "\n").collect()
 }
@@ -232,7 +231,6 @@ pub fn ui_stream(journal: &RecordedEvents, dialect: Dialect, span: Span) -> Vec<
     blocks.collect()
 }
 
-/// Returns all frames of a journal.
 pub fn frames<P: Projection>(journal: &RecordedEvents, mut projection: P) -> Vec<P::Frame> {
     journal.iter().flat_map(|recorded| projection.project(recorded)).collect()
 }

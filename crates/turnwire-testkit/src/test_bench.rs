@@ -26,9 +26,7 @@ pub struct TestBench {
 /// A command to the run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Act {
-    /// Cancels the run.
     CancelRun,
-    /// Cancels this call.
     CancelCall(CallId),
     /// Resolves the approval of this call.
     Resolve(CallId, Decision),
@@ -43,11 +41,9 @@ pub enum Act {
 pub struct Played {
     /// All of its events.
     pub journal: Vec<Arc<RecordedEvent>>,
-    /// How it ended.
     pub outcome: RunOutcome,
     /// The engine it ran on.
     pub runs: Runs,
-    /// The handle of the run.
     pub run: RunHandle,
 }
 
@@ -69,13 +65,11 @@ impl TestBench {
         }
     }
 
-    /// Offers a tool.
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.push(Arc::new(tool));
         self
     }
 
-    /// Offers several tools.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
         self
@@ -89,13 +83,11 @@ impl TestBench {
         self
     }
 
-    /// Changes the limits.
     pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
         change(&mut self.request.limits);
         self
     }
 
-    /// Changes the request.
     pub fn request(mut self, change: impl FnOnce(&mut RunRequest)) -> Self {
         change(&mut self.request);
         self
@@ -107,7 +99,6 @@ impl TestBench {
         self
     }
 
-    /// Sets the approval policy.
     pub fn policy(mut self, policy: ApprovalPolicy) -> Self {
         self.policy = policy;
         self

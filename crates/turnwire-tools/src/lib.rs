@@ -7,6 +7,7 @@
 //!
 //! Validation of arguments, timeouts, retries, cancellation and events are in the engine, once for
 //! all tools.
+#![warn(missing_docs)]
 
 mod answer;
 pub mod egress;

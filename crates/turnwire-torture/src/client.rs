@@ -20,7 +20,6 @@ const RETRY_LIMIT: Duration = Duration::from_secs(90);
 pub struct Client {
     /// The nodes it uses.
     pub cluster: Arc<Cluster>,
-    /// Records the results.
     pub recorder: Recorder,
     /// Cancelled when retries should end.
     pub give_up: CancellationToken,
@@ -29,7 +28,6 @@ pub struct Client {
 /// Why a request failed.
 #[derive(Debug)]
 pub enum RequestError {
-    /// No response arrived.
     NoResponse(String),
     /// The response was an error.
     Status(StatusCode, String),

@@ -32,16 +32,13 @@ use crate::{
 /// How long a helper process may take to report its address.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// All processes.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The gateways.
     pub nodes: Vec<Arc<Node>>,
     /// HTTP client for requests to the gateways.
     pub http: reqwest::Client,
     /// Direct connections to the database.
     pub pool: Option<PgPool>,
-    /// The configured lease.
     pub lease: Duration,
     postgres: Option<Arc<Mutex<Postgres>>>,
     redis: Option<Arc<Mutex<Redis>>>,
@@ -170,12 +167,10 @@ impl Cluster {
         Ok(done.await?)
     }
 
-    /// Returns the port of Redis.
     pub fn redis_port(&self) -> Option<u16> {
         self.redis.as_ref().map(|redis| lock(redis).port())
     }
 
-    /// Kills the gateways.
     pub async fn stop(&self) {
         for node in &self.nodes {
             // They are killed on drop in any case.

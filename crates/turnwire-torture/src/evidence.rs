@@ -25,13 +25,10 @@ use crate::{
 /// The result of all checks.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// All violations.
     pub violations: Vec<Violation>,
-    /// Counts and measurements.
     pub figures: Figures,
 }
 
-/// Checks all observations.
 pub async fn judge(client: &Client, mut seen: Observations) -> anyhow::Result<Verdict> {
     let mut dice = Dice::new(0);
     let pool = client.cluster.pool.as_ref();

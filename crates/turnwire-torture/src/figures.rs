@@ -16,7 +16,6 @@ use crate::{
 pub struct Times(Vec<i64>);
 
 impl Times {
-    /// Adds a duration.
     pub fn add(&mut self, micros: i64) {
         self.0.push(micros);
     }
@@ -70,19 +69,15 @@ pub struct Figures {
     pub failures: BTreeMap<String, u64>,
     /// Runs by shape.
     pub shapes: BTreeMap<&'static str, u64>,
-    /// Readers of runs.
     pub n_views: u64,
     /// Readers by surface.
     pub surfaces: BTreeMap<&'static str, u64>,
-    /// Connections of readers.
     pub n_connections: u64,
     /// Frames that readers received.
     pub n_frames: u64,
-    /// Takeovers of runs.
     pub n_takeovers: u64,
     /// Runs given up after too many takeovers.
     pub n_given_up: u64,
-    /// Started calls.
     pub n_calls: u64,
     /// Real executions of tools.
     pub n_executions: u64,
@@ -111,7 +106,6 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Adds one run.
     pub fn count(
         &mut self,
         run_id: &RunId,
@@ -245,7 +239,6 @@ impl Figures {
         rows
     }
 
-    /// Returns the figures as JSON.
     pub fn json(&self) -> Value {
         let faults: BTreeMap<&str, u64> =
             self.faults.iter().map(|(kind, n)| (kind.name(), *n)).collect();

@@ -3,16 +3,13 @@
 use serde_json::Value;
 use turnwire_contract::{Event, RecordedEvent, RunId, Seq, Timestamp};
 
-/// One journal row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Seq of its first event.
     pub first_seq: u64,
     /// Seq of its last event.
     pub last_seq: u64,
-    /// The `kind` column.
     pub kind: String,
-    /// The `call_id` column.
     pub call_id: Option<String>,
     /// Its events, as a JSON array.
     pub body: String,

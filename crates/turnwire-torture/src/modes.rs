@@ -37,9 +37,7 @@ const DEFAULT_LOAD: Duration = Duration::from_secs(10);
 /// Everything that a mode needs.
 #[derive(Debug)]
 pub struct Harness {
-    /// Sends the requests.
     pub client: Client,
-    /// Injects the faults.
     pub injector: FaultInjector,
     /// Source of all random choices.
     pub dice: Dice,
@@ -52,7 +50,6 @@ pub struct Harness {
 }
 
 impl Harness {
-    /// Starts everything.
     pub async fn start(
         title: &str,
         options: &Options,

@@ -65,9 +65,7 @@ impl Plan {
 /// Injects faults. Clones share its state.
 #[derive(Debug, Clone)]
 pub struct FaultInjector {
-    /// The affected cluster.
     pub cluster: Arc<Cluster>,
-    /// Records the faults.
     pub recorder: Recorder,
     /// Faults that run concurrently with the next one.
     pub tasks: TaskTracker,
@@ -142,7 +140,6 @@ impl FaultInjector {
         None
     }
 
-    /// Injects a fault into one node.
     pub async fn inject_into_node(
         &self,
         kind: FaultKind,

@@ -26,13 +26,10 @@ const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// How a gateway is started.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
-    /// Path of the program.
     pub program: PathBuf,
-    /// Path of the configuration.
     pub config: PathBuf,
     /// Path of the log file.
     pub log: PathBuf,
-    /// Additional environment variables.
     pub environment: Vec<(String, String)>,
 }
 
@@ -98,7 +95,6 @@ impl Node {
         self.is_up() && !self.is_busy.swap(true, Ordering::AcqRel)
     }
 
-    /// Ends the reservation.
     pub fn release(&self) {
         self.is_busy.store(false, Ordering::Release);
     }

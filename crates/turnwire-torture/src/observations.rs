@@ -26,7 +26,6 @@ pub fn fingerprint(bytes: &str) -> u64 {
     hasher.finish()
 }
 
-/// A streaming API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Surface {
     /// `/v1/responses`, numbered by `sequence_number`.
@@ -44,7 +43,6 @@ pub enum Surface {
 }
 
 impl Surface {
-    /// All surfaces.
     pub const ALL: [Self; 6] =
         [Self::Responses, Self::Runs, Self::Chat, Self::DurableStream, Self::AiSdk, Self::AgUi];
 
@@ -82,10 +80,8 @@ impl FrameId {
     }
 }
 
-/// A received frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedFrame {
-    /// Its id.
     pub frame_id: FrameId,
     /// Hash of its bytes.
     pub fingerprint: u64,
@@ -94,15 +90,12 @@ pub struct ReceivedFrame {
 /// What one reader received of one run from its start, over all connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    /// Id of the run.
     pub run_id: RunId,
-    /// The surface it was read on.
     pub surface: Surface,
     /// Every frame, in order of arrival.
     pub seen: Vec<ReceivedFrame>,
     /// Whether the last frame of the stream arrived.
     pub ended: bool,
-    /// Number of connections.
     pub n_connections: u32,
     /// Number of comments in the stream.
     pub n_comments: u32,
@@ -131,10 +124,8 @@ pub struct SubmittedRequest {
     pub is_cancelled: bool,
 }
 
-/// A requested cancel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancel {
-    /// Id of the run.
     pub run_id: RunId,
     /// Time of the first request.
     pub asked_at: i64,
@@ -144,18 +135,14 @@ pub struct Cancel {
     pub refused_at: Option<i64>,
 }
 
-/// An approval answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
-    /// Id of the run.
     pub run_id: RunId,
-    /// Id of the call.
     pub call_id: CallId,
     /// Whether a node accepted it.
     pub taken: bool,
 }
 
-/// Kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultKind {
     /// A node was killed.
@@ -168,9 +155,7 @@ pub enum FaultKind {
     StoreKill,
     /// The database was frozen for a while.
     StoreFreeze,
-    /// Redis was flushed.
     RedisFlush,
-    /// Redis was killed.
     RedisKill,
     /// Foreign messages were published on all channels.
     RedisNoise,
@@ -204,10 +189,8 @@ impl FaultKind {
     }
 }
 
-/// An injected fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InjectedFault {
-    /// Its kind.
     pub kind: FaultKind,
     /// The affected node; `None` means all.
     pub node: Option<usize>,
@@ -252,28 +235,22 @@ impl Recorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes all observations.
     pub fn take(&self) -> Observations {
         std::mem::take(&mut *self.write())
     }
 }
 
-/// All observations.
 #[derive(Debug, Default)]
 pub struct Observations {
     /// Requests by key.
     pub submitted: BTreeMap<String, SubmittedRequest>,
     /// What each reader received.
     pub views: Vec<View>,
-    /// Requested cancels.
     pub cancels: Vec<Cancel>,
-    /// Approval answers.
     pub approvals: Vec<Approval>,
-    /// Injected faults.
     pub faults: Vec<InjectedFault>,
     /// Journals reported by a node right after the run, for nodes that store runs in memory.
     pub reported: BTreeMap<RunId, ReportedRun>,
-    /// Other counts.
     pub tally: Tally,
 }
 
@@ -282,6 +259,5 @@ pub struct Observations {
 pub struct ReportedRun {
     /// Its events, in order of arrival.
     pub journal: Vec<RecordedEvent>,
-    /// Its response object.
     pub response: Value,
 }

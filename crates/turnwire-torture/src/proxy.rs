@@ -23,7 +23,6 @@ use tokio_util::{
 /// How the proxy treats traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkFaults {
-    /// Forwards it.
     None,
     /// Forwards it after this many milliseconds.
     Slow(u8),
@@ -79,7 +78,6 @@ impl Proxy {
         Ok(Self { port, shared, tasks, _stop: stop.drop_guard() })
     }
 
-    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -166,7 +164,6 @@ async fn forward_connection(client: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// Why forwarding ended.
 enum Ended {
     Quietly,
     Lost,

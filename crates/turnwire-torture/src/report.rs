@@ -17,11 +17,9 @@ const MAX_LISTED: usize = 25;
 pub struct ReportHeader {
     /// Title of the test.
     pub title: String,
-    /// Random seed.
     pub seed: u64,
     /// Duration of the test.
     pub took: Duration,
-    /// Additional named values.
     pub remarks: Vec<(String, String)>,
     /// Goals that were not reached.
     pub missed: Vec<String>,

@@ -34,7 +34,6 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All faults.
     pub const ALL: [Self; 12] = [
         Self::NoFence,
         Self::PublishBeforeCommit,

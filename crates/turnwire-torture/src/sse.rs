@@ -3,7 +3,6 @@
 /// One piece of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// A data frame.
     Frame {
         /// Its `id`, if it has one.
         id: Option<String>,

@@ -9,18 +9,15 @@ use turnwire_contract::RunId;
 /// A logged action of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolAction {
-    /// It was called.
     Started,
     /// It had its effect.
     Effect,
-    /// Any other action.
     Other,
 }
 
 /// One line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolLogEntry {
-    /// The action.
     pub what: ToolAction,
     /// Name of the tool.
     pub tool: String,

@@ -17,7 +17,6 @@ const MAX_LISTED: usize = 10;
 /// Interval of the stall check.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Checks until stopped.
 pub async fn watch(client: &Client, stop: &CancellationToken) {
     tokio::join!(look_at_nodes(client, stop), look_for_stalls(client, stop));
 }

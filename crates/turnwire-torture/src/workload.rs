@@ -25,17 +25,12 @@ use crate::{
 /// Timeout of a cancel, whose response waits for the end of the run.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(12);
 
-/// Generates shapes.
 pub type ShapeMaker = fn(&mut Dice) -> Shape;
 
-/// All clients.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// Sends the requests.
     pub client: Client,
-    /// Stops new runs.
     pub stop: CancellationToken,
-    /// Generates the runs.
     pub shape: ShapeMaker,
     /// The behaviour of readers.
     pub behavior: Option<ReaderBehavior>,

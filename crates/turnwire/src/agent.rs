@@ -1,19 +1,14 @@
 //! An agent: a model, instructions and tools.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use turnwire_contract::{
-    BlobStore, ConversationId, ConversationRecord, Effect, Entry, Generation, Item, Journal,
-    Limits, Model, RunId, RunRecord, RunRequest, RunStore, ServerUse, TenantId, Tool, ToolServers,
-    Workers,
+    BlobStore, Effect, Generation, Item, Journal, Limits, Model, RunId, RunRecord, RunRequest,
+    RunStore, ServerUse, Tool, ToolServers, Workers,
 };
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 
-use crate::{
-    chat::{Input, StreamChat},
-    error::Error,
-    run::Run,
-};
+use crate::error::Error;
 
 /// Model name that is used if none is set.
 const ANY_MODEL: &str = "default";
@@ -31,36 +26,11 @@ impl Agent {
         AgentBuilder::default()
     }
 
-    /// Sends input in a new conversation. Nothing happens until the result is awaited or
-    /// [started](StreamChat::start).
-    pub fn stream_chat(&self, input: impl Into<Input>) -> StreamChat {
-        StreamChat::new(self.clone(), None, input.into())
-    }
-
-    /// Starts a conversation. Each input in it has the previous ones as history.
-    pub fn conversation(&self) -> Conversation {
-        self.continue_conversation(self.runs.new_conversation_id())
-    }
-
-    /// Continues a conversation from the run store.
-    pub fn continue_conversation(&self, id: ConversationId) -> Conversation {
-        Conversation { agent: self.clone(), id }
-    }
-
     /// Starts to share work with every process that uses the same [store](AgentBuilder::store).
     /// Runs of a process that was killed or shut down are taken over by another. Call this once,
     /// before the first input. Does nothing for runs in memory, which end with their process.
     pub async fn start_worker(&self) -> Result<(), Error> {
         Ok(self.runs.start_worker().await?)
-    }
-
-    /// Returns a stored run by ID. Another process may have started it. The run may be finished,
-    /// executing in any process, or waiting for a takeover.
-    pub async fn attach(&self, run_id: &RunId) -> Result<Run, Error> {
-        let handle = self.runs.attach(&self.request.tenant, run_id).await?;
-        let record = self.runs.find(&self.request.tenant, run_id).await?;
-        let conversation_id = record.request.conversation_id.clone();
-        Ok(Run::new(self.clone(), handle, conversation_id, None))
     }
 
     /// Returns the newest stored runs, at most `most`.
@@ -91,48 +61,6 @@ impl Agent {
 
     pub(crate) fn request(&self, input: Vec<Item>) -> RunRequest {
         RunRequest { input, ..RunRequest::clone(&self.request) }
-    }
-}
-
-/// A series of inputs that share a history. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Conversation {
-    agent: Agent,
-    id: ConversationId,
-}
-
-impl Conversation {
-    /// Returns the ID, which can be used to continue the conversation later.
-    pub fn id(&self) -> &ConversationId {
-        &self.id
-    }
-
-    /// Sends input. Fails while another run of this conversation is in progress.
-    pub fn stream_chat(&self, input: impl Into<Input>) -> StreamChat {
-        StreamChat::new(self.agent.clone(), Some(self.id.clone()), input.into())
-    }
-
-    /// Returns all items so far.
-    pub async fn history(&self) -> Result<Vec<Item>, Error> {
-        let entries = self.agent.runs.store().history(&TenantId::default(), &self.id).await?;
-        Ok(entries.into_iter().map(|entry| Arc::unwrap_or_clone(entry.item)).collect())
-    }
-
-    /// Replaces the history with one that was stored elsewhere. Calls no callbacks.
-    pub async fn restore(&self, items: Vec<Item>) -> Result<(), Error> {
-        let runs = &self.agent.runs;
-        let entries = items.into_iter().map(|item| Entry::new(runs.new_id("item"), item)).collect();
-        let conversation = ConversationRecord {
-            id: self.id.clone(),
-            created_at: runs.now(),
-            metadata: BTreeMap::new(),
-        };
-        Ok(runs.store().restore(&TenantId::default(), conversation, entries).await?)
-    }
-
-    /// Starts a run without callbacks.
-    pub async fn start(&self, input: impl Into<Input>) -> Result<Run, Error> {
-        self.stream_chat(input).start().await
     }
 }
 

@@ -60,6 +60,14 @@ pub struct StreamChat {
     observers: Observers,
 }
 
+impl Agent {
+    /// Sends input in a new conversation. Nothing happens until the result is awaited or
+    /// [started](StreamChat::start).
+    pub fn stream_chat(&self, input: impl Into<Input>) -> StreamChat {
+        StreamChat::new(self.clone(), None, input.into())
+    }
+}
+
 impl StreamChat {
     pub(crate) fn new(agent: Agent, conversation_id: Option<ConversationId>, input: Input) -> Self {
         let observers = Observers::default();

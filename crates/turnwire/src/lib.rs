@@ -15,7 +15,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`agent`] builds an agent, [`chat`] is one input, [`run`] is a run in progress, [`callbacks`]
+//! [`agent`] builds an agent, [`chat`] is one input, [`conversation`]
+//! a series of them, [`run`] is a run in progress, [`callbacks`]
 //! are the callback types, and `watching` calls them.
 //!
 //! Models and tools are in `turnwire-models` and `turnwire-tools`. Any type that implements
@@ -23,17 +24,20 @@
 //! With a [store](AgentBuilder::store), such as that of `turnwire-stores`, they survive it.
 //!
 //! Every type in a signature of this crate is re-exported by this crate.
+#![warn(missing_docs)]
 
 pub mod agent;
 pub mod callbacks;
 pub mod chat;
+pub mod conversation;
 pub mod error;
 pub mod run;
 mod watching;
 
-pub use agent::{Agent, AgentBuilder, Conversation};
+pub use agent::{Agent, AgentBuilder};
 pub use callbacks::{CallOptions, CallbackOutcome, MessageCallbacks, ToolUpdate};
 pub use chat::{Input, StreamChat};
+pub use conversation::Conversation;
 pub use error::Error;
 pub use run::{Reply, Run};
 

@@ -27,6 +27,17 @@ pub struct Run {
     seen: Option<watch::Receiver<Seq>>,
 }
 
+impl Agent {
+    /// Returns a stored run by ID. Another process may have started it. The run may be finished,
+    /// executing in any process, or waiting for a takeover.
+    pub async fn attach(&self, run_id: &RunId) -> Result<Run, Error> {
+        let handle = self.runs.attach(&self.request.tenant, run_id).await?;
+        let record = self.runs.find(&self.request.tenant, run_id).await?;
+        let conversation_id = record.request.conversation_id.clone();
+        Ok(Run::new(self.clone(), handle, conversation_id, None))
+    }
+}
+
 impl Run {
     pub(crate) fn new(
         agent: Agent,

@@ -5,7 +5,7 @@ use std::{num::NonZeroU64, path::PathBuf};
 use clap::{Args, Subcommand};
 
 use super::{ApprovalPolicy, ColorChoice, DisplayArguments, ToolsShown};
-use crate::server_client::ServerAddress;
+use crate::addresses::ServerAddress;
 
 /// Which server is meant.
 #[derive(Debug, Default, Args)]

@@ -4,11 +4,11 @@ use std::io::{self, BufRead, IsTerminal};
 
 use super::watched::runtime;
 use crate::{
-    addresses::DEFAULT_LISTEN,
+    addresses::{ServerAddress, usual_server},
     args::{LoginArguments, LogoutArguments},
     environment::Environment,
     exit::{Exit, Problem},
-    server_client::{Credentials, ServerAddress, named_server},
+    server_client::{Credentials, ServerClient, named_server},
     terminal::{Colour, Paint, read_secret, tell},
 };
 
@@ -40,7 +40,7 @@ fn log_in(
     let server = server_of(arguments.server.server.as_ref(), environment)?;
     let mut credentials = Credentials::read(environment)?;
     let key = read_key(&server)?;
-    let client = server.clone().client(Some(&key))?;
+    let client = ServerClient::new(&server, Some(&key))?;
     // A key that does not work is not saved.
     let one = [("limit", "1".to_owned())];
     runtime()?.block_on(client.get(&["v1", "runs"], &one))?;
@@ -68,7 +68,7 @@ fn server_of(
 ) -> Result<ServerAddress, Problem> {
     match named_server(argument, environment)? {
         Some(server) => Ok(server),
-        None => ServerAddress::parse(&format!("http://{DEFAULT_LISTEN}")).map_err(Problem::usage),
+        None => ServerAddress::parse(&usual_server()).map_err(Problem::usage),
     }
 }
 

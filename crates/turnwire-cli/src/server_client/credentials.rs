@@ -12,10 +12,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::ServerAddress;
-use crate::{environment::Environment, exit::Problem};
+use crate::{addresses::ServerAddress, environment::Environment, exit::Problem};
 
-/// The saved keys.
 pub(crate) struct Credentials {
     /// None if the user has no home.
     path: Option<PathBuf>,

@@ -1,13 +1,13 @@
 //! A client of a Turnwire server: its runs, their events, and commands on them.
 //!
-//! [`address`] says which server and which key, [`credentials`] stores the keys of `turnwire
+//! [`mod@connect`] says which server and which key, [`credentials`] stores the keys of `turnwire
 //! login`, [`failure`] words what can go wrong, [`run_feed`] follows a run over cut lines and
 //! restarts of the server, and [`journal`] reads what is recorded of it.
 //!
 //! Redirects are not followed. The key belongs to one origin, and a server that has moved should be
 //! named by its new address.
 
-mod address;
+mod connect;
 mod credentials;
 mod failure;
 mod journal;
@@ -24,15 +24,14 @@ use reqwest::{
 use serde_json::Value;
 
 pub(crate) use self::{
-    address::{ServerAddress, connect, connect_if_named, named_server},
+    connect::{connect, connect_if_named, named_server},
     credentials::Credentials,
     failure::ServerError,
     journal::write_journal,
     remote_run::{NewRun, follow, follow_started, start},
 };
-use crate::exit::Problem;
+use crate::{addresses::ServerAddress, exit::Problem};
 
-/// Time to connect.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Time for an answer that is not a stream.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
@@ -47,7 +46,8 @@ pub(crate) struct ServerClient {
 }
 
 impl ServerClient {
-    pub(crate) fn new(base: Url, key: Option<&str>) -> Result<Self, Problem> {
+    pub(crate) fn new(server: &ServerAddress, key: Option<&str>) -> Result<Self, Problem> {
+        let base = server.url().clone();
         let key = key.map(bearer).transpose()?;
         let mut http = Client::builder()
             .connect_timeout(CONNECT_TIME)

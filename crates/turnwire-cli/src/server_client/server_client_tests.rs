@@ -5,7 +5,11 @@ use crate::{environment::Environment, exit::Exit};
 
 fn base(text: &str) -> Result<String, String> {
     let address = ServerAddress::parse(text)?;
-    Ok(address.client(None).unwrap().base().to_owned())
+    Ok(ServerClient::new(&address, None).unwrap().base().to_owned())
+}
+
+fn client(url: &str, key: Option<&str>) -> Result<ServerClient, Problem> {
+    ServerClient::new(&ServerAddress::parse(url).unwrap(), key)
 }
 
 #[test]
@@ -21,7 +25,7 @@ fn an_address_is_taken_as_people_write_it() {
 
 #[test]
 fn ids_cannot_leave_their_place_in_the_path() {
-    let client = ServerAddress::parse("http://h/t").unwrap().client(None).unwrap();
+    let client = client("http://h/t", None).unwrap();
     let query = [("q", "a b&c".to_owned())];
     let request = client.request(Method::GET, &["v1", "runs", "../../x?y"], &query);
     let request = request.build().unwrap();
@@ -30,12 +34,12 @@ fn ids_cannot_leave_their_place_in_the_path() {
 
 #[test]
 fn a_key_is_sensitive_and_told_of_where_others_can_read_it() {
-    let client = |url: &str| ServerAddress::parse(url).unwrap().client(Some("secret")).unwrap();
+    let client = |url: &str| self::client(url, Some("secret")).unwrap();
     assert!(client("http://example.com").sends_key_in_the_clear());
     assert!(!client("https://example.com").sends_key_in_the_clear());
     assert!(!client("http://[::1]:7878").sends_key_in_the_clear());
     assert!(!format!("{:?}", client("http://localhost")).contains("secret"));
-    let broken = ServerAddress::parse("http://h").unwrap().client(Some("a\nb"));
+    let broken = self::client("http://h", Some("a\nb"));
     assert_eq!(broken.unwrap_err().exit, Exit::Usage);
 }
 

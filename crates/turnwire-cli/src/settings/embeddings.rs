@@ -25,7 +25,6 @@ impl RawTable for RawEmbeddings {
     const KEYS: &'static [&'static str] = &["base_url", "model", "api_key_env"];
 }
 
-/// The validated section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EmbeddingsSection {
     base_url: String,

@@ -87,7 +87,6 @@ section! {
     max_socket_queue: NonZeroUsize,
 }
 
-/// The validated section.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LimitsSection {
     pub(super) runs: Limits,

@@ -1,5 +1,4 @@
-//! `[mcp]`: servers in the files of other programs (`files`, `--mcp-config`), and servers that
-//! requests may supply (`on_request`).
+//! Servers in the files of other programs, named by the settings or by `--mcp-config`.
 //!
 //! Claude and Cursor use the key `mcpServers`, VS Code uses `servers`. The entries have the same
 //! format, except for keys of a single program, which are ignored. `${NAME}` and `${env:NAME}` are
@@ -12,13 +11,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use toml::Table;
-use turnwire_tools::{McpServerOptions, UrlRule};
+use turnwire_tools::McpServerOptions;
 
 use super::{
-    file::{RawTable, SettingsFile, all_of, read_table},
+    file::{SettingsFile, all_of},
     sections::Sections,
     tool_servers::{named_server, with_environment},
     words::not_set,
@@ -43,70 +41,6 @@ enum Kind {
     Address,
     /// The HTTP+SSE transport, which streamable HTTP replaced.
     Sse,
-}
-
-/// The section as written in the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct RawMcp {
-    files: Option<Vec<PathBuf>>,
-    on_request: Option<Vec<Table>>,
-}
-
-impl RawTable for RawMcp {
-    const KEYS: &'static [&'static str] = &["files", "on_request"];
-}
-
-/// A rule for servers from requests, as written in the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct RawOnRequest {
-    url: Option<String>,
-    tenants: Option<Vec<String>>,
-}
-
-impl RawTable for RawOnRequest {
-    const KEYS: &'static [&'static str] = &["url", "tenants"];
-}
-
-/// The validated section.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct McpSection {
-    /// Files with servers, relative to the settings file.
-    pub(super) files: Vec<PathBuf>,
-    /// URL rules for servers from requests.
-    pub(super) on_request: Vec<UrlRule>,
-}
-
-pub(super) fn mcp(table: Table, file: &SettingsFile, mistakes: &mut Vec<String>) -> McpSection {
-    let raw: RawMcp = read_table("mcp.", table, mistakes);
-    let folder = file.path.parent().unwrap_or(Path::new(""));
-    let files = raw.files.unwrap_or_default().iter().map(|name| folder.join(name)).collect();
-    let on_request = raw.on_request.unwrap_or_default().into_iter().enumerate();
-    let on_request = on_request.filter_map(|(n, table)| welcome(n, table, mistakes)).collect();
-    McpSection { files, on_request }
-}
-
-fn welcome(n: usize, table: Table, mistakes: &mut Vec<String>) -> Option<UrlRule> {
-    let path = format!("mcp.on_request[{n}]");
-    let raw: RawOnRequest = read_table(&format!("{path}."), table, mistakes);
-    let Some(url) = raw.url else {
-        mistakes.push(format!("{path}: say `url`, where servers of requests may be"));
-        return None;
-    };
-    let welcome = match UrlRule::at(&url) {
-        Ok(welcome) => welcome,
-        Err(why) => {
-            mistakes.push(format!("{path}.url: `{url}`: {why}"));
-            return None;
-        }
-    };
-    Some(match raw.tenants {
-        Some(tenants) => {
-            welcome.only_for(tenants.iter().map(|name| name.as_str().into()).collect())
-        }
-        None => welcome,
-    })
 }
 
 /// Returns all servers: from the settings, from the files they name, and from the command line.

@@ -88,6 +88,7 @@ mod file;
 mod functions;
 mod limits;
 mod lines;
+mod mcp;
 mod mcp_files;
 mod models;
 mod run;

@@ -116,7 +116,6 @@ impl Kind {
     }
 }
 
-/// The models of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ServedModels {
     /// Configured models by name.
@@ -246,7 +245,6 @@ impl RawTable for RawModel {
     ];
 }
 
-/// A validated model.
 #[derive(Debug)]
 pub(super) struct NamedModel {
     kind: Kind,

@@ -13,7 +13,7 @@ use super::{
     file::{RawTable, SettingsFile, read_table, table_of},
     functions::{NamedFunction, named_functions},
     limits::{LimitsSection, limits},
-    mcp_files::{McpSection, mcp},
+    mcp::{McpSection, mcp},
     models::{NamedModel, named_models},
     server::ServerSection,
     store::StoreSection,
@@ -22,7 +22,6 @@ use super::{
 };
 use crate::exit::Problem;
 
-/// The validated file.
 #[derive(Default)]
 pub(super) struct Sections {
     pub(super) models: BTreeMap<String, NamedModel>,

@@ -6,7 +6,6 @@ use super::Paint;
 use crate::{
     args::{DisplayArguments, ToolsShown},
     environment::Environment,
-    telemetry,
 };
 
 /// How a run is displayed.
@@ -68,7 +67,7 @@ impl Look {
             && !environment.is_set("NO_COLOR")
             && environment.get("TURNWIRE_A11Y") != Some("1")
             // A log and a live block would overwrite each other.
-            && !telemetry::is_wanted(environment);
+            && environment.log_filter().is_none();
         let view = match arguments {
             DisplayArguments { json: true, .. } => View::Json,
             DisplayArguments { quiet: true, .. } => View::Quiet,

@@ -22,7 +22,6 @@ use crate::args::ToolsShown;
 
 const NOTHING_ENDED: &str = "no call has ended yet";
 
-/// An update of the display.
 #[derive(Debug)]
 pub(crate) enum DisplayUpdate {
     /// The next event of the run.

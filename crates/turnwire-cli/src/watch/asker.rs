@@ -55,7 +55,6 @@ pub(crate) struct Answering {
     pub(crate) otherwise: WithoutTerminal,
 }
 
-/// The pending questions.
 pub(crate) struct Asker {
     /// None if there is no terminal.
     keyboard: Option<Keyboard>,

@@ -67,7 +67,6 @@ impl TypedAhead {
 
 #[derive(Debug)]
 pub(crate) struct KeyboardOptions {
-    /// The editor command.
     pub(crate) editor: Option<String>,
     /// Whether keys are read between questions.
     pub(crate) reads_keys: bool,

@@ -25,7 +25,6 @@ pub(crate) struct OpenRun {
 /// What happens to a watched run.
 #[derive(Debug)]
 pub(crate) enum RunUpdate {
-    /// The next event.
     Event(Arc<RecordedEvent>),
     /// The connection to the server was lost, or is back.
     Connection(Connection),

@@ -13,6 +13,7 @@ mod model;
 mod pins;
 mod ranking;
 mod run_listing;
+mod run_record;
 mod run_store;
 mod shares;
 mod tool;
@@ -37,9 +38,10 @@ pub use ranking::{RANKED, fused};
 pub use run_listing::{
     ListedStatus, RunCounts, RunFilter, RunPage, RunProgress, RunQuery, RunSummary,
 };
+pub use run_record::{RunRecord, RunStatus};
 pub use run_store::{
-    Allowed, ConversationRecord, Conversations, Created, Entries, NewRun, RequestKey, RunRecord,
-    RunRecords, RunStatus, RunStore, StoreError,
+    Allowed, ConversationRecord, Conversations, Created, Entries, NewRun, RequestKey, RunRecords,
+    RunStore, StoreError,
 };
 pub use shares::{MAX_SHARES, Share, Shares};
 pub use tool::{CallLink, Question, Tool, ToolContext, ToolError, ToolNote, ToolRequest};

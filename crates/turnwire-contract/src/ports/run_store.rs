@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ConversationId, Entry, ItemId, RecordedEvent, RunCounts, RunFilter, RunId, RunOutcome, RunPage,
-    RunProgress, RunQuery, RunRequest, RunSummary, TenantId, Timestamp,
+    RunProgress, RunQuery, RunRecord, RunRequest, RunSummary, TenantId, Timestamp,
 };
 
 /// Runs: created, found, finished, deleted. See [`RunStore`] for the guarantees.
@@ -266,22 +266,6 @@ pub enum Created {
     Existing(RunId),
 }
 
-/// A stored run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunRecord {
-    /// ID of the run.
-    pub run_id: RunId,
-    /// Time of the request.
-    pub created_at: Timestamp,
-    /// The request.
-    pub request: Arc<RunRequest>,
-    /// Status of the run.
-    pub status: RunStatus,
-    /// What the workers that declined the run lack, if no worker executes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stalled: Option<String>,
-}
-
 /// A stored conversation, without its entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversationRecord {
@@ -292,19 +276,6 @@ pub struct ConversationRecord {
     /// Metadata set by the client.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-}
-
-/// Status of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
-pub enum RunStatus {
-    /// Not finished.
-    Active,
-    /// Finished.
-    Finished {
-        /// Outcome of the run.
-        outcome: RunOutcome,
-    },
 }
 
 /// Error of a run store.

@@ -75,7 +75,6 @@ impl RunState {
         events
     }
 
-    /// Ends open discoveries.
     fn close_discoveries(&self) -> Vec<Event> {
         let closed = |(server, item_id): &(String, ItemId)| Event::ToolsDiscovered {
             item_id: item_id.clone(),

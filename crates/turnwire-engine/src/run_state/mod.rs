@@ -60,7 +60,6 @@ pub struct RunState {
     request: Arc<RunRequest>,
     /// The conversation before this run.
     history: Vec<Entry>,
-    /// The entries that this run adds.
     added: Vec<Entry>,
     /// The input, held back until the calls in the request have ended: their results come first.
     held_input: Vec<Entry>,

@@ -1,7 +1,6 @@
 //! The one door to the journal: durable before visible, batches, one writer, conversations.
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -16,24 +15,22 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use turnwire_contract::{
-    Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, Event,
-    EventStream, Finish, Item, ItemId, Journal, JournalError, JournalHead, Model, ModelError,
-    ModelPart, ModelStream, NewRun, Prompt, RecordedEvent, RequestKey, RunId, RunOutcome,
-    RunRecord, RunRecords, RunRequest, Seq, StoreError, TenantId, Timestamp, Usage,
+    ConversationId, Event, Finish, Item, Journal, JournalError, Model, ModelError, ModelPart,
+    ModelStream, Prompt, RecordedEvent, RunId, RunOutcome, RunRequest, Seq, StoreError, TenantId,
+    Usage,
 };
 use turnwire_engine::{
     ClockAndIds, EngineParts, LiveRun, MemoryJournal, MemoryRunStore, RunState, Runs, StartError,
     Toolbox,
 };
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, FakeTool, TestBench};
+use turnwire_testkit::{Behaviour, Broken, FakeTool, Forwarding, StoreCall, TestBench, Watcher};
 
 use crate::{calls, kinds, returns};
 
-/// A log that can be held up, fails when told to, and counts.
+/// Holds up appends, fails them when told to, and counts them.
 #[derive(Default)]
-struct SlowLog {
-    inner: MemoryJournal,
+struct Pace {
     n_appends: AtomicUsize,
     /// How many pieces of text each append had.
     texts: std::sync::Mutex<Vec<usize>>,
@@ -42,16 +39,17 @@ struct SlowLog {
     fails_after: Option<usize>,
 }
 
+type SlowLog = Forwarding<MemoryJournal, Pace>;
+
 #[async_trait]
-impl Journal for SlowLog {
-    async fn append(
-        &self,
-        tenant: &TenantId,
-        batch: Vec<Arc<RecordedEvent>>,
-    ) -> Result<(), JournalError> {
+impl Watcher for Pace {
+    async fn before(&self, call: StoreCall<'_>) -> Result<(), Broken> {
+        if !call.name.starts_with("append") {
+            return Ok(());
+        }
         let n_before = self.n_appends.fetch_add(1, Ordering::SeqCst);
         if self.fails_after.is_some_and(|n| n_before >= n) {
-            return Err(JournalError::Unavailable("gone".into()));
+            return Err(Broken("gone".to_owned()));
         }
         if let Some(gate) = &self.held_up {
             gate.acquire().await.unwrap().forget();
@@ -59,25 +57,8 @@ impl Journal for SlowLog {
         sleep(self.takes).await;
         let is_text =
             |recorded: &&Arc<RecordedEvent>| matches!(recorded.event, Event::TextAdded { .. });
-        self.texts.lock().unwrap().push(batch.iter().filter(is_text).count());
-        self.inner.append(tenant, batch).await
-    }
-
-    async fn read(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        after: Seq,
-    ) -> Result<EventStream, JournalError> {
-        self.inner.read(tenant, run_id, after).await
-    }
-
-    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, JournalError> {
-        self.inner.head(tenant, run_id).await
-    }
-
-    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), JournalError> {
-        self.inner.delete(tenant, run_id).await
+        self.texts.lock().unwrap().push(call.batch.iter().filter(is_text).count());
+        Ok(())
     }
 }
 
@@ -97,7 +78,8 @@ fn turn(turn: u32) -> Event {
 #[tokio::test(start_paused = true)]
 async fn an_event_is_durable_before_it_is_visible() {
     let gate = Arc::new(Semaphore::new(1));
-    let log = Arc::new(SlowLog { held_up: Some(Arc::clone(&gate)), ..SlowLog::default() });
+    let log =
+        Arc::new(SlowLog::watched_by(Pace { held_up: Some(Arc::clone(&gate)), ..Pace::default() }));
     let run = live_run(log.clone());
     run.record(turn(1)).await.unwrap();
     let mut reader = log.read(run.tenant(), run.id(), Seq(1)).await.unwrap();
@@ -115,7 +97,8 @@ async fn an_event_is_durable_before_it_is_visible() {
 /// Group commit: what arrives while an append is under way is the next batch.
 #[tokio::test(start_paused = true)]
 async fn what_arrives_during_an_append_is_written_together() {
-    let log = Arc::new(SlowLog { takes: Duration::from_millis(5), ..SlowLog::default() });
+    let log =
+        Arc::new(SlowLog::watched_by(Pace { takes: Duration::from_millis(5), ..Pace::default() }));
     let run = live_run(log.clone());
     let permits = join_all((1..=100).map(|n| run.record(turn(n)))).await;
     let permits: Vec<u64> = permits.into_iter().map(|seq| seq.unwrap().0).collect();
@@ -138,7 +121,7 @@ async fn of_two_workers_one_is_refused() {
 /// Those who waited behind a failed append are told, not left in the belief that all is well.
 #[tokio::test(start_paused = true)]
 async fn a_failed_append_fails_for_everyone_in_it() {
-    let log = SlowLog { fails_after: Some(0), ..SlowLog::default() };
+    let log = SlowLog::watched_by(Pace { fails_after: Some(0), ..Pace::default() });
     let run = live_run(Arc::new(log));
     let results = join_all((1..=3).map(|n| run.record(turn(n)))).await;
     assert!(results.iter().all(Result::is_err), "{results:?}");
@@ -147,7 +130,7 @@ async fn a_failed_append_fails_for_everyone_in_it() {
 /// A run that cannot be recorded any further is given up, and says so.
 #[tokio::test(start_paused = true)]
 async fn a_lost_journal_ends_the_run() {
-    let log = SlowLog { fails_after: Some(2), ..SlowLog::default() };
+    let log = SlowLog::watched_by(Pace { fails_after: Some(2), ..Pace::default() });
     let runs = Runs::new(EngineParts {
         journal: Arc::new(log),
         any_model: Some(Arc::new(Scripted::new([Turn::new().text("a")]))),
@@ -163,7 +146,7 @@ async fn a_lost_journal_ends_the_run() {
 /// A run whose beginning cannot be recorded is refused, and its conversation is free again.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_cannot_begin_leaves_its_conversation_free() {
-    let log = SlowLog { fails_after: Some(0), ..SlowLog::default() };
+    let log = SlowLog::watched_by(Pace { fails_after: Some(0), ..Pace::default() });
     let runs = Runs::new(EngineParts {
         journal: Arc::new(log),
         any_model: Some(Arc::new(Scripted::new([Turn::new().text("a")]))),
@@ -225,7 +208,8 @@ async fn nothing_is_recorded_after_the_end() {
 /// S1-E1 under group commit: many tools at once keep the places contiguous.
 #[tokio::test(start_paused = true)]
 async fn parallel_tools_share_appends() {
-    let log = Arc::new(SlowLog { takes: Duration::from_millis(1), ..SlowLog::default() });
+    let log =
+        Arc::new(SlowLog::watched_by(Pace { takes: Duration::from_millis(1), ..Pace::default() }));
     let mut tools = Toolbox::default();
     tools
         .add(Arc::new(FakeTool::new("t", Behaviour::Reports(5, Duration::ZERO, "x".into()))))
@@ -449,7 +433,8 @@ async fn parts_that_are_ready_share_an_append() {
 #[tokio::test(start_paused = true)]
 async fn a_run_is_never_left_half_begun() {
     let gate = Arc::new(Semaphore::new(0));
-    let log = Arc::new(SlowLog { held_up: Some(Arc::clone(&gate)), ..SlowLog::default() });
+    let log =
+        Arc::new(SlowLog::watched_by(Pace { held_up: Some(Arc::clone(&gate)), ..Pace::default() }));
     let runs = Runs::new(EngineParts {
         journal: log.clone(),
         any_model: Some(Arc::new(Scripted::new([Turn::new().text("a")]))),
@@ -472,147 +457,17 @@ async fn a_run_is_never_left_half_begun() {
     assert!(matches!(events.last().unwrap().as_ref().unwrap().event, Event::RunFinished { .. }));
 }
 
-/// A run store that takes its time to store an end.
-struct SlowStore(MemoryRunStore);
+/// Takes its time to store the end of a run.
+#[derive(Default)]
+struct SlowEnd;
 
 #[async_trait]
-impl RunRecords for SlowStore {
-    async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
-        self.0.create(run).await
-    }
-
-    async fn find_by_key(
-        &self,
-        tenant: &TenantId,
-        key: &RequestKey,
-        now: Timestamp,
-    ) -> Result<Option<RunId>, StoreError> {
-        self.0.find_by_key(tenant, key, now).await
-    }
-
-    async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
-        self.0.find(tenant, run_id).await
-    }
-
-    async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
-        self.0.list(tenant, most).await
-    }
-
-    async fn finish(
-        &self,
-        run_id: &RunId,
-        outcome: RunOutcome,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
-        sleep(Duration::from_secs(1)).await;
-        self.0.finish(run_id, outcome, entries).await
-    }
-
-    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
-        self.0.delete(tenant, run_id).await
-    }
-}
-
-#[async_trait]
-impl Conversations for SlowStore {
-    async fn open_conversation(
-        &self,
-        tenant: &TenantId,
-        conversation: ConversationRecord,
-    ) -> Result<(), StoreError> {
-        self.0.open_conversation(tenant, conversation).await
-    }
-
-    async fn conversation(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<ConversationRecord, StoreError> {
-        self.0.conversation(tenant, id).await
-    }
-
-    async fn annotate_conversation(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        metadata: BTreeMap<String, String>,
-    ) -> Result<(), StoreError> {
-        self.0.annotate_conversation(tenant, id, metadata).await
-    }
-
-    async fn delete_conversation(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<(), StoreError> {
-        self.0.delete_conversation(tenant, id).await
-    }
-
-    async fn restore(
-        &self,
-        tenant: &TenantId,
-        conversation: ConversationRecord,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
-        self.0.restore(tenant, conversation, entries).await
-    }
-
-    async fn allowed(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Allowed>, StoreError> {
-        self.0.allowed(tenant, id).await
-    }
-
-    async fn allow(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        allowed: Allowed,
-    ) -> Result<(), StoreError> {
-        self.0.allow(tenant, id, allowed).await
-    }
-}
-
-#[async_trait]
-impl Entries for SlowStore {
-    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
-        self.0.context(tenant, run_id).await
-    }
-
-    async fn entries_named(
-        &self,
-        tenant: &TenantId,
-        names: &[ItemId],
-    ) -> Result<Vec<Entry>, StoreError> {
-        self.0.entries_named(tenant, names).await
-    }
-
-    async fn history(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Entry>, StoreError> {
-        self.0.history(tenant, id).await
-    }
-
-    async fn add_entries(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
-        self.0.add_entries(tenant, id, entries).await
-    }
-
-    async fn remove_entry(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        item_id: &ItemId,
-    ) -> Result<(), StoreError> {
-        self.0.remove_entry(tenant, id, item_id).await
+impl Watcher for SlowEnd {
+    async fn before(&self, call: StoreCall<'_>) -> Result<(), Broken> {
+        if call.name == "finish" {
+            sleep(Duration::from_secs(1)).await;
+        }
+        Ok(())
     }
 }
 
@@ -621,7 +476,7 @@ impl Entries for SlowStore {
 async fn the_next_run_waits_until_the_last_one_is_stored() {
     let model = Scripted::new([Turn::new().text("first"), Turn::new().text("second")]);
     let runs = Runs::new(EngineParts {
-        store: Arc::new(SlowStore(MemoryRunStore::default())),
+        store: Arc::new(Forwarding::<MemoryRunStore, SlowEnd>::default()),
         any_model: Some(Arc::new(model.clone())),
         ..EngineParts::default()
     });

@@ -96,7 +96,6 @@ fn unknown_interrupt(answer: &InterruptAnswer) -> ApiError {
     error.about(format!("{}.interruptId", answer.param))
 }
 
-/// Gives one answer.
 async fn give(
     app: &App,
     caller: &Caller,

@@ -101,7 +101,6 @@ pub(super) struct AgentRequest {
     pub(super) answers: Vec<InterruptAnswer>,
 }
 
-/// An answer to an interrupt.
 #[derive(Debug)]
 pub(super) struct InterruptAnswer {
     pub(super) id: InterruptId,

@@ -14,7 +14,6 @@ use crate::{
     limits::RequestLimits,
 };
 
-/// A message of the client.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ClientMessage {
     /// A message of the user or the application.
@@ -58,7 +57,6 @@ struct SentFunction {
     arguments: Option<String>,
 }
 
-/// Reads the messages.
 pub(super) fn read_messages(
     sent: &[Value],
     limits: &RequestLimits,

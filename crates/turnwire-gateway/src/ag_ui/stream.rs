@@ -156,7 +156,6 @@ pub(super) struct Progress {
     pub(super) last_number: u64,
     /// Whether the run has ended.
     pub(super) is_over: bool,
-    /// ID of the thread.
     pub(super) thread_id: String,
     /// All pauses so far.
     pub(super) pauses: Vec<Pause>,

@@ -83,7 +83,6 @@ impl UiMessage {
     }
 }
 
-/// A request that was read.
 #[derive(Debug)]
 pub(super) struct ChatRequest {
     pub(super) chat_id: Option<String>,

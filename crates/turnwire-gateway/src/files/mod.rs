@@ -214,7 +214,6 @@ fn only_to_keep() -> [(HeaderName, HeaderValue); 3] {
     ]
 }
 
-/// Finds a file of the caller.
 pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<FileRecord, ApiError> {
     let found = app.library().file(caller.tenant(), &FileId::from(id)).await;
     found.map_err(|error| missing("File", id, error))

@@ -10,7 +10,7 @@ mod create;
 mod outbox;
 mod output;
 mod prepare;
-mod references;
+pub(crate) mod references;
 pub mod request;
 mod socket;
 mod stored;
@@ -22,7 +22,6 @@ use crate::app::App;
 pub(crate) use create::{CreateOptions, create_once};
 pub(crate) use output::{ProfileParams, profile};
 pub(crate) use prepare::{choose_tools, model_for};
-pub(crate) use references::resolve_references;
 
 /// The routes of this surface.
 pub(crate) fn routes() -> OpenApiRouter<App> {

@@ -55,9 +55,9 @@ use crate::{
     app::App,
     auth::Caller,
     connection_permit::ConnectionPermit,
-    json, limits,
+    json,
+    limits::{self, HttpLimits},
     query::QueryParams,
-    server::HttpLimits,
     streaming::{CancelOnDrop, frames},
     sync::lock,
     websocket::{self, RateLimit},
@@ -118,7 +118,6 @@ pub(super) async fn connect(
     }))
 }
 
-/// One connection.
 struct ResponsesSocket {
     app: App,
     caller: Caller,

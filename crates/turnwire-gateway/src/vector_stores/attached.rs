@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    body::{AttachBody, AttributesBody, read_attach, read_attributes},
+    body::{AttachBody, AttributesBody, Wanted, read_attach, read_attributes},
     find,
 };
 use crate::{
@@ -35,14 +35,6 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(list, attach))
         .routes(routes!(retrieve, update, detach))
         .routes(routes!(content))
-}
-
-/// A file to attach.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wanted {
-    pub(super) file_id: FileId,
-    pub(super) attributes: Map<String, Value>,
-    pub(super) chunking: Chunking,
 }
 
 /// A file in a vector store.

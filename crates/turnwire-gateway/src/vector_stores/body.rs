@@ -8,7 +8,6 @@ use turnwire_contract::{Chunking, FileId};
 use turnwire_surfaces::responses::response::ResponseNote;
 use utoipa::ToSchema;
 
-use super::attached::Wanted;
 use crate::{
     api_error::ApiError,
     body::typed,
@@ -210,6 +209,14 @@ fn read_chunking_at(body: Option<ChunkingBody>, at: &str) -> Result<Chunking, Ap
     Ok(Chunking::Static { max_tokens, overlap_tokens })
 }
 
+/// A file to attach.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) file_id: FileId,
+    pub(super) attributes: Map<String, Value>,
+    pub(super) chunking: Chunking,
+}
+
 pub(super) fn read_attach(body: Value) -> Result<Wanted, ApiError> {
     wanted(typed(body)?, "")
 }
@@ -257,7 +264,6 @@ fn check_number<T>(files: &[T], path: &str) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Validates attributes.
 fn checked(
     attributes: Option<Map<String, Value>>,
     path: &str,

@@ -25,10 +25,7 @@ use turnwire_surfaces::responses::response::ResponseNote;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::{
-    attached::Wanted,
-    body::{StoreBody, read_chunking, read_store},
-};
+use self::body::{StoreBody, Wanted, read_chunking, read_store};
 use crate::{
     api_error::ApiError,
     app::App,

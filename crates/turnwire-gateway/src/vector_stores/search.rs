@@ -136,7 +136,6 @@ impl From<FoundChunk> for SearchResult {
     }
 }
 
-/// A validated search.
 #[derive(Debug, PartialEq)]
 struct Search {
     questions: Vec<String>,

@@ -1,7 +1,6 @@
 //! A store that is slow and a journal that breaks, where a test wants them to.
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -10,12 +9,11 @@ use async_trait::async_trait;
 use futures::{StreamExt, future::ready};
 use tokio::sync::watch;
 use turnwire_contract::{
-    AbandonedRun, Allowed, Commands, ConversationId, ConversationRecord, Conversations, Created,
-    Entries, Entry, EventStream, ItemId, Journal, JournalError, JournalHead, Lease, Leases, NewRun,
-    PendingCommand, RecordedEvent, RequestKey, RunCommand, RunId, RunOutcome, RunRecord,
-    RunRecords, Seq, StoreError, TenantId, Timestamp,
+    AbandonedRun, Commands, EventStream, Journal, JournalError, JournalHead, Lease, Leases,
+    PendingCommand, RecordedEvent, RunCommand, RunId, Seq, StoreError, TenantId,
 };
 use turnwire_engine::{MemoryJournal, MemoryRunStore};
+use turnwire_testkit::{Broken, Forwarding, StoreCall, Watcher};
 
 /// A door that the test opens and shuts. Clones are the same door.
 #[derive(Clone)]
@@ -66,10 +64,12 @@ async fn reach(count: &watch::Sender<u32>, n: u32) {
         .unwrap();
 }
 
-/// A store whose doors can be shut.
-#[derive(Clone, Default)]
-pub(crate) struct SlowStore {
-    pub(crate) inner: Arc<MemoryRunStore>,
+/// A store whose doors can be shut. Clones are the same store.
+pub(crate) type SlowStore = Forwarding<MemoryRunStore, Gates>;
+
+/// What [`SlowStore`] waits for.
+#[derive(Default)]
+pub(crate) struct Gates {
     pub(crate) creating: Gate,
     pub(crate) forgetting: Gate,
     pub(crate) finding: Gate,
@@ -78,148 +78,23 @@ pub(crate) struct SlowStore {
 }
 
 #[async_trait]
-impl RunRecords for SlowStore {
-    async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
-        self.creating.pass().await;
-        self.inner.create(run).await
+impl Watcher for Gates {
+    async fn before(&self, call: StoreCall<'_>) -> Result<(), Broken> {
+        match call.name {
+            "create" => self.creating.pass().await,
+            "find" => self.finding.pass().await,
+            "delete_run" => self.forgetting.pass().await,
+            "select" => assert!(!self.falls_over, "as the test wants it"),
+            _ => {}
+        }
+        Ok(())
     }
 
-    async fn find_by_key(
-        &self,
-        tenant: &TenantId,
-        key: &RequestKey,
-        now: Timestamp,
-    ) -> Result<Option<RunId>, StoreError> {
-        self.inner.find_by_key(tenant, key, now).await
-    }
-
-    async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
-        self.finding.pass().await;
-        self.inner.find(tenant, run_id).await
-    }
-
-    async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
-        assert!(!self.falls_over, "as the test wants it");
-        self.inner.list(tenant, most).await
-    }
-
-    async fn finish(
-        &self,
-        run_id: &RunId,
-        outcome: RunOutcome,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
-        self.inner.finish(run_id, outcome, entries).await
-    }
-
-    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
-        self.forgetting.pass().await;
-        let done = self.inner.delete(tenant, run_id).await;
-        self.forgetting.n_done.send_modify(|n| *n += 1);
-        done
-    }
-}
-
-#[async_trait]
-impl Conversations for SlowStore {
-    async fn open_conversation(
-        &self,
-        tenant: &TenantId,
-        conversation: ConversationRecord,
-    ) -> Result<(), StoreError> {
-        self.inner.open_conversation(tenant, conversation).await
-    }
-
-    async fn conversation(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<ConversationRecord, StoreError> {
-        self.inner.conversation(tenant, id).await
-    }
-
-    async fn annotate_conversation(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        metadata: BTreeMap<String, String>,
-    ) -> Result<(), StoreError> {
-        self.inner.annotate_conversation(tenant, id, metadata).await
-    }
-
-    async fn delete_conversation(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<(), StoreError> {
-        self.inner.delete_conversation(tenant, id).await
-    }
-
-    async fn restore(
-        &self,
-        tenant: &TenantId,
-        conversation: ConversationRecord,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
-        self.inner.restore(tenant, conversation, entries).await
-    }
-
-    async fn allowed(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Allowed>, StoreError> {
-        self.inner.allowed(tenant, id).await
-    }
-
-    async fn allow(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        allowed: Allowed,
-    ) -> Result<(), StoreError> {
-        self.inner.allow(tenant, id, allowed).await
-    }
-}
-
-#[async_trait]
-impl Entries for SlowStore {
-    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
-        self.inner.context(tenant, run_id).await
-    }
-
-    async fn entries_named(
-        &self,
-        tenant: &TenantId,
-        names: &[ItemId],
-    ) -> Result<Vec<Entry>, StoreError> {
-        self.inner.entries_named(tenant, names).await
-    }
-
-    async fn history(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Entry>, StoreError> {
-        self.inner.history(tenant, id).await
-    }
-
-    async fn add_entries(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
-        self.inner.add_entries(tenant, id, entries).await
-    }
-
-    async fn remove_entry(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        entry: &ItemId,
-    ) -> Result<(), StoreError> {
-        self.inner.remove_entry(tenant, id, entry).await
+    async fn after(&self, call: StoreCall<'_>) -> Result<(), Broken> {
+        if call.name == "delete_run" {
+            self.forgetting.n_done.send_modify(|n| *n += 1);
+        }
+        Ok(())
     }
 }
 

@@ -16,7 +16,7 @@ use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::{
-    faults::{BreakingLog, SlowStore},
+    faults::{BreakingLog, Gates, SlowStore},
     world::{Plan, World},
 };
 
@@ -50,7 +50,7 @@ async fn broken_bodies() {
 /// A handler that falls over answers like any other.
 #[tokio::test]
 async fn a_handler_that_falls_over_answers() {
-    let store = SlowStore { falls_over: true, ..SlowStore::default() };
+    let store = SlowStore::watched_by(Gates { falls_over: true, ..Gates::default() });
     let world = Plan::new([]).store(store).start().await;
     let (status, error) = world.get("/v1/runs").await;
     assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);

@@ -11,7 +11,6 @@ const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// Appended to the latest result. Without it, very small models repeat the same call.
 const WHAT_NOW: &str = "\n\nNow answer with {\"answer\": …}, or use another tool.";
 
-/// A rewritten prompt.
 #[derive(Debug, PartialEq)]
 pub(super) enum RewrittenPrompt {
     /// No tool may be called. The answer is plain text.

@@ -30,7 +30,6 @@ pub(super) struct ResponseStream {
     has_calls: bool,
 }
 
-/// State of an item.
 #[derive(Debug, Default)]
 struct ItemState {
     is_started: bool,

@@ -6,10 +6,10 @@
 use serde_json::{Map, Number, Value};
 use turnwire_contract::{CallId, Content, Item, Prompt, Role, ToolChoice, ToolSpec};
 
-use super::{Turn, story};
-
-/// Number of characters per piece of streamed arguments.
-const ARGUMENT_PIECE: usize = 5;
+use super::{
+    Turn, story,
+    turn::{pieces_of, say},
+};
 
 pub(super) fn turn_for(prompt: &Prompt) -> Turn {
     if let Some(turn) = story::end(prompt) {
@@ -141,14 +141,4 @@ fn number(text: &str) -> Option<Number> {
         Ok(whole) => Some(whole.into()),
         Err(_) => text.parse::<f64>().ok().and_then(Number::from_f64),
     }
-}
-
-/// Streams `text` word by word.
-pub(super) fn say(text: &str) -> Turn {
-    Turn::new().text_in(text.split_inclusive(' '))
-}
-
-pub(super) fn pieces_of(text: &str) -> Vec<String> {
-    let characters: Vec<char> = text.chars().collect();
-    characters.chunks(ARGUMENT_PIECE).map(|piece| piece.iter().collect()).collect()
 }

@@ -5,7 +5,7 @@ use turnwire_contract::{CallId, Item, Prompt, ToolChoice};
 
 use super::{
     Turn,
-    demo::{pieces_of, say},
+    turn::{pieces_of, say},
 };
 
 const BEGINNING: &str = "I will look at three things at once: what people report, whether the \

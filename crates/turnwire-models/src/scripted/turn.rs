@@ -5,6 +5,9 @@ use std::{collections::VecDeque, time::Duration};
 use serde_json::Value;
 use turnwire_contract::{Content, Finish, Item, ModelError, ModelPart, Prompt, Usage};
 
+/// Number of characters per piece of streamed arguments.
+const ARGUMENT_PIECE: usize = 5;
+
 /// An answer of a [`Scripted`](super::Scripted) model.
 ///
 /// By default a turn ends with [`Finish::CalledTools`] if it has calls, and with
@@ -127,7 +130,6 @@ impl Turn {
         self.ending(Ending::Silent)
     }
 
-    /// Returns all steps of this turn.
     pub(super) fn into_steps(self, prompt: &Prompt) -> Result<VecDeque<Step>, ModelError> {
         let default_usage = (!self.told_usage).then(|| self.usage_by_words(prompt));
         let mut steps = VecDeque::from(self.steps);
@@ -233,4 +235,15 @@ fn words_of_item(item: &Item) -> u64 {
 
 fn words(text: &str) -> u64 {
     text.split_whitespace().count() as u64
+}
+
+/// Streams `text` word by word.
+pub(super) fn say(text: &str) -> Turn {
+    Turn::new().text_in(text.split_inclusive(' '))
+}
+
+/// Splits arguments, to be streamed.
+pub(super) fn pieces_of(text: &str) -> Vec<String> {
+    let characters: Vec<char> = text.chars().collect();
+    characters.chunks(ARGUMENT_PIECE).map(|piece| piece.iter().collect()).collect()
 }

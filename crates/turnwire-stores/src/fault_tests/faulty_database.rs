@@ -49,7 +49,6 @@ static EMPTY: LazyLock<Vec<u8>> = LazyLock::new(|| {
 /// The tenant whose run the faults affect.
 pub(super) const VICTIM: &str = "victim";
 
-/// An injected fault.
 #[derive(Debug, Clone)]
 pub(super) struct Fault {
     /// The statement, as named by [`Faults::statements`].

@@ -8,7 +8,7 @@ use turnwire_contract::{
     Indexing, LibraryError, TenantId, Timestamp,
 };
 
-use super::{Inner, collections, now, signed};
+use super::{Inner, now, signed};
 use crate::{
     database::{DatabaseError, Row, Transaction, Value},
     failures::{decode, encode},
@@ -27,8 +27,7 @@ impl Inner {
         attachments: &[Attachment],
     ) -> Result<(), LibraryError> {
         let mut transaction = self.database.begin().await?;
-        let for_update = self.database.dialect().for_update;
-        let collection = collections::to_fill(&mut *transaction, for_update, tenant, id).await?;
+        let collection = self.to_fill(&mut *transaction, tenant, id).await?;
         self.all_there(&mut *transaction, tenant, attachments).await?;
         if let Some(batch) = batch {
             let sql = "insert into file_batches (tenant, id, collection, created_at)

@@ -204,30 +204,33 @@ impl Inner {
         self.database.query(sql, &values).await?;
         Ok(())
     }
-}
 
-/// Returns a collection for new attachments, locked against deletion.
-pub(super) async fn to_fill(
-    transaction: &mut dyn Transaction,
-    for_update: &str,
-    tenant: &TenantId,
-    id: &CollectionId,
-) -> Result<i64, LibraryError> {
-    let sql =
-        format!("select {COLUMNS} from collections where tenant = $1 and id = $2{for_update}");
-    let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
-    let found = transaction.query(&sql, &values).await?;
-    let kept = CollectionRow::of(found.first().ok_or_else(|| LibraryError::no_collection(id))?)?;
-    let now = now();
-    if kept.record.is_expired(now) {
-        return Err(LibraryError::expired(id));
+    /// Returns a collection for new attachments, locked against deletion.
+    pub(super) async fn to_fill(
+        &self,
+        transaction: &mut dyn Transaction,
+        tenant: &TenantId,
+        id: &CollectionId,
+    ) -> Result<i64, LibraryError> {
+        let sql = format!(
+            "select {COLUMNS} from collections where tenant = $1 and id = $2{}",
+            self.database.dialect().for_update
+        );
+        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+        let found = transaction.query(&sql, &values).await?;
+        let kept =
+            CollectionRow::of(found.first().ok_or_else(|| LibraryError::no_collection(id))?)?;
+        let now = now();
+        if kept.record.is_expired(now) {
+            return Err(LibraryError::expired(id));
+        }
+        let sql = "update collections set last_active_at = $3 where tenant = $1 and number = $2";
+        let values = [
+            Value::Text(tenant.as_str()),
+            Value::Integer(kept.number),
+            Value::Integer(now.as_micros()),
+        ];
+        transaction.query(sql, &values).await?;
+        Ok(kept.number)
     }
-    let sql = "update collections set last_active_at = $3 where tenant = $1 and number = $2";
-    let values = [
-        Value::Text(tenant.as_str()),
-        Value::Integer(kept.number),
-        Value::Integer(now.as_micros()),
-    ];
-    transaction.query(sql, &values).await?;
-    Ok(kept.number)
 }

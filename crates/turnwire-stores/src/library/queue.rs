@@ -447,7 +447,6 @@ impl<'a> WorkKind<'a> {
     }
 }
 
-/// The next attachment.
 struct AttachmentRow {
     number: i64,
     tenant: TenantId,

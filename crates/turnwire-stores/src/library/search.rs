@@ -300,7 +300,6 @@ struct Part {
     to: i64,
 }
 
-/// Builder of parts.
 #[derive(Default)]
 struct Parts {
     done: Vec<Part>,

@@ -21,13 +21,11 @@ use crate::{
 /// Channel for runs that have grown.
 pub(crate) const GROWN: &str = "turnwire_grown";
 
-/// Channel for work.
 const WORK: &str = "turnwire_to_do";
 
 /// PostgreSQL limits a payload to less than 8000 bytes.
 const LONGEST: usize = 7_900;
 
-/// Connection timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Encodes `runs` into as few payloads as possible: a line with the `sender`, then a line `run seq`

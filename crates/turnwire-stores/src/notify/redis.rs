@@ -103,7 +103,6 @@ pub(crate) struct PublishTask {
 }
 
 impl PublishTask {
-    /// Publishes until stopped.
     pub(crate) async fn run(self, stop: CancellationToken) {
         stop.run_until_cancelled_owned(self.go_on()).await;
     }
@@ -180,7 +179,6 @@ pub(crate) struct SubscribeTask {
 }
 
 impl SubscribeTask {
-    /// Receives until stopped.
     pub(crate) async fn run(self, stop: CancellationToken) {
         stop.run_until_cancelled(self.go_on()).await;
     }

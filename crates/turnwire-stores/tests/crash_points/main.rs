@@ -29,7 +29,7 @@ use turnwire_contract::{
 use turnwire_engine::{EngineParts, Runs, StartOptions, Toolbox};
 use turnwire_models::Scripted;
 use turnwire_stores::{Store, StoreOptions};
-use turnwire_testkit::invariants;
+use turnwire_testkit::{Forwarding, invariants};
 
 use crate::{
     fuse::{Fuse, Fused},
@@ -166,7 +166,7 @@ impl Process {
         if shape.continues {
             predecessor(&store).await;
         }
-        let kept = Fused { inner: store.clone(), fuse: Arc::clone(fuse) };
+        let kept = Forwarding { store: Arc::new(store.clone()), watcher: Arc::clone(fuse) };
         let mut tools = Toolbox::default();
         for prop in &shape.tools {
             let tool = Fused { inner: prop.clone(), fuse: Arc::clone(fuse) };

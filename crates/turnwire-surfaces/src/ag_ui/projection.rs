@@ -49,7 +49,6 @@ pub struct AgUi {
     speech: Speech,
     tools: Tools,
     list: MessageList,
-    /// The open step.
     step: Option<String>,
     pause: Option<AgUiFrame>,
     /// Tokens of all turns so far.

@@ -50,7 +50,6 @@ enum Arguments {
     None,
     /// Something was sent, and more may follow.
     Growing,
-    /// They have ended.
     Ended,
 }
 
@@ -69,7 +68,6 @@ struct ResultFacts<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<&'a str>,
     duration_ms: u64,
-    /// Stable error code.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -221,7 +219,6 @@ impl Tools {
         }
     }
 
-    /// Ends a call.
     pub(super) fn finish(
         &mut self,
         call: &Call,

@@ -11,7 +11,7 @@ use turnwire_contract::{
 };
 use utoipa::ToSchema;
 
-use super::citation::Citation;
+use super::citation::{Citation, Source};
 use crate::{call_state::CallState, wire_json::wire_json};
 
 /// A chunk of the UI message stream.
@@ -416,6 +416,16 @@ pub struct NoticeData {
 }
 
 impl UiChunk {
+    /// The chunk that tells of a source.
+    pub(super) fn of_source(source: &Source) -> Self {
+        match source.clone() {
+            Source::Url { id, url, title, .. } => Self::SourceUrl { source_id: id, url, title },
+            Source::Document { id, media_type, title, filename, .. } => {
+                Self::SourceDocument { source_id: id, media_type, title, filename }
+            }
+        }
+    }
+
     /// The chunk as JSON on one line, for a `data:` line.
     pub fn data(&self) -> String {
         wire_json(self)

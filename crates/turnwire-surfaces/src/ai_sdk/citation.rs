@@ -8,7 +8,6 @@ use serde_json::Value;
 use turnwire_contract::Annotation;
 use utoipa::ToSchema;
 
-use super::chunk::UiChunk;
 use crate::clean::clean;
 
 /// Media type of a cited file whose type is not known.
@@ -87,15 +86,5 @@ impl Source {
         let (media_type, filename) = (UNKNOWN_MEDIA.to_owned(), field("filename"));
         let title = filename.clone().or_else(|| field("file_id"))?;
         Some(Self::Document { r#type, id, media_type, title, filename })
-    }
-
-    /// The chunk that tells of the source.
-    pub(super) fn chunk(&self) -> UiChunk {
-        match self.clone() {
-            Self::Url { id, url, title, .. } => UiChunk::SourceUrl { source_id: id, url, title },
-            Self::Document { id, media_type, title, filename, .. } => {
-                UiChunk::SourceDocument { source_id: id, media_type, title, filename }
-            }
-        }
     }
 }

@@ -102,7 +102,7 @@ impl Speech {
         let id = format!("source_{}", self.n_sources + 1);
         let Some(citation) = Citation::read(annotation, id) else { return };
         self.n_sources += 1;
-        out.push(citation.source.chunk());
+        out.push(UiChunk::of_source(&citation.source));
         if let Some(part) = self.open.get_mut(&(Kind::Text, item_id.clone())) {
             part.citations.push(citation);
         }

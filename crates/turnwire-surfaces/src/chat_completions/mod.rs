@@ -59,7 +59,6 @@ pub struct ChatCompletions {
     message: MessageSoFar,
     /// Log probabilities of the text that comes next.
     next_logprobs: Vec<TokenLogprob>,
-    /// The last character that was streamed.
     last_streamed: Option<char>,
     /// Whether the stream has ended.
     has_ended: bool,

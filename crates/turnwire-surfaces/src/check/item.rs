@@ -80,7 +80,6 @@ impl Writing {
 }
 
 impl Item {
-    /// An item that was added.
     pub(super) fn added(place: u64, first: &Value) -> Self {
         let text = |key: &str| first.get(key).and_then(Value::as_str).map(str::to_owned);
         let (id, kind, first) = (text("id"), text("type"), Some(first.clone()));

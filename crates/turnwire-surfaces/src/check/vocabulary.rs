@@ -13,9 +13,7 @@ use crate::responses::ResponseEvent;
 pub(super) enum Subject {
     /// The response as a whole.
     Response(Phase),
-    /// An error.
     Error,
-    /// A new item.
     ItemAdded,
     /// The final state of an item.
     ItemDone,
@@ -23,7 +21,6 @@ pub(super) enum Subject {
     PartAdded(List),
     /// The final state of a part.
     PartDone(List),
-    /// A delta of a text.
     Delta(Text),
     /// A complete text.
     Whole(Text),
@@ -37,7 +34,6 @@ pub(super) enum Subject {
     Loose,
     /// An event of our extended profile.
     Own,
-    /// An unknown event.
     Unknown,
 }
 

@@ -341,6 +341,41 @@ impl CallSnapshot {
                     self.state = CallState::Running;
                 }
             }
+            Event::ApprovalRequested { .. }
+            | Event::ApprovalResolved { .. }
+            | Event::InputRequested { .. }
+            | Event::InputResolved { .. } => self.note_question(&recorded.event, at),
+            Event::ToolStarted { attempt, .. } => self.attempt(*attempt, at, None),
+            Event::ToolRetried { attempt, reason, .. } => {
+                self.attempt(*attempt, at, Some(reason.clone()));
+            }
+            Event::ToolPhase { phase, .. } => {
+                self.heard(at).phase = Some(phase.clone());
+            }
+            Event::ToolProgressed { progress, total, message, .. } => {
+                let heard = self.heard(at);
+                heard.progress = Some(*progress);
+                heard.total = *total;
+                heard.message.clone_from(message);
+            }
+            Event::ToolOutputAdded { text, .. } => {
+                self.heard(at);
+                self.add_output(text);
+            }
+            Event::ToolStayedSilent { elapsed_ms, .. } => {
+                self.progress.get_or_insert_default().silent_at_ms = Some(*elapsed_ms);
+            }
+            Event::ToolFinished { outcome, duration_ms, .. } => {
+                self.finish(outcome, *duration_ms, recorded);
+            }
+            _ => {}
+        }
+    }
+
+    /// Applies what people are asked, and what they answer.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers have matched every event")]
+    fn note_question(&mut self, event: &Event, at: Timestamp) {
+        match event {
             Event::ApprovalRequested { expires_at, changed, effect, server_claims, .. } => {
                 let approval = self.approval();
                 approval.requested_at = Some(at);
@@ -384,29 +419,6 @@ impl CallSnapshot {
                 if let Some(asked) = asked {
                     asked.reply = Some(reply.clone());
                 }
-            }
-            Event::ToolStarted { attempt, .. } => self.attempt(*attempt, at, None),
-            Event::ToolRetried { attempt, reason, .. } => {
-                self.attempt(*attempt, at, Some(reason.clone()));
-            }
-            Event::ToolPhase { phase, .. } => {
-                self.heard(at).phase = Some(phase.clone());
-            }
-            Event::ToolProgressed { progress, total, message, .. } => {
-                let heard = self.heard(at);
-                heard.progress = Some(*progress);
-                heard.total = *total;
-                heard.message.clone_from(message);
-            }
-            Event::ToolOutputAdded { text, .. } => {
-                self.heard(at);
-                self.add_output(text);
-            }
-            Event::ToolStayedSilent { elapsed_ms, .. } => {
-                self.progress.get_or_insert_default().silent_at_ms = Some(*elapsed_ms);
-            }
-            Event::ToolFinished { outcome, duration_ms, .. } => {
-                self.finish(outcome, *duration_ms, recorded);
             }
             _ => {}
         }

@@ -10,7 +10,7 @@ use super::{
     item::{FunctionCallOutputItem, ItemNote, ItemStatus, OutputItem},
     outcome::{self, Whose},
     projection::{Profile, Stage},
-    tools::ShownCall,
+    shown_call::ShownCall,
 };
 
 impl Stage {

@@ -25,6 +25,7 @@ mod outcome;
 mod own_event;
 pub mod projection;
 pub mod response;
+mod shown_call;
 mod speech;
 mod tools;
 

@@ -24,7 +24,7 @@ use super::{
     },
     item::{FailureNote, OutputItem, TokenLogprob},
     response::{self, IncompleteDetails, Response, ResponseError, ResponseStatus},
-    tools::ShownCall,
+    shown_call::ShownCall,
 };
 use crate::Projection;
 
@@ -44,7 +44,6 @@ pub struct Responses {
     pub(super) stage: Stage,
     /// Messages, reasoning and tool listings, by item ID.
     pub(super) spoken: HashMap<ItemId, Spoken>,
-    /// Calls, by call ID.
     pub(super) calls: HashMap<CallId, ShownCall>,
     /// The calls in the order they were announced.
     pub(super) order: Vec<CallId>,
@@ -64,7 +63,6 @@ pub struct Responses {
 pub(super) enum Spoken {
     /// Open, at this index of the output.
     Open(usize),
-    /// Closed.
     Closed,
 }
 

@@ -125,7 +125,6 @@ impl Responses {
     }
 }
 
-/// Messages.
 impl Stage {
     fn message_at(&mut self, place: usize) -> Option<&mut MessageItem> {
         let Some(OutputItem::Message(message)) = self.response.output.get_mut(place) else {
@@ -273,7 +272,6 @@ impl Stage {
     }
 }
 
-/// Reasoning.
 impl Stage {
     fn reasoning_at(&mut self, place: usize) -> Option<&mut ReasoningItem> {
         let Some(OutputItem::Reasoning(reasoning)) = self.response.output.get_mut(place) else {

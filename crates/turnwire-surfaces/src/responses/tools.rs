@@ -34,38 +34,12 @@ use super::{
         ItemStatus, McpApprovalRequestItem, McpCallItem, OutputItem, WebSearchCallItem,
     },
     projection::{Responses, Stage},
+    shown_call::ShownCall,
 };
 use crate::{partial_json::PartialJson, preview};
 
 /// Server label of tools without a server, for items that require one.
 const NO_SERVER: &str = "turnwire";
-
-/// A call, and how much of it the client has seen.
-#[derive(Debug)]
-pub(super) struct ShownCall {
-    pub(super) call_id: CallId,
-    pub(super) item_id: ItemId,
-    /// Name of the tool on its server, or of the function.
-    pub(super) name: String,
-    pub(super) kind: ToolKind,
-    server: Option<String>,
-    /// Index of its item; `None` if there is no item yet.
-    pub(super) place: Option<usize>,
-    /// Index of its approval request, if it was handed back.
-    asked_at: Option<usize>,
-    /// The arguments, until there is an item that has them.
-    pub(super) arguments: String,
-    /// The arguments in short form, once they are complete.
-    label: String,
-    /// Whether any of the arguments were sent.
-    is_streamed: bool,
-    /// Set when the arguments are closed: whether they are complete or cut off.
-    pub(super) written: Option<Completeness>,
-    /// Whether the end of the arguments was sent.
-    is_written_told: bool,
-    attempt: Option<u32>,
-    pub(super) is_over: bool,
-}
 
 /// The arguments in short form, as on every surface.
 fn label_of(arguments: &str) -> String {
@@ -188,7 +162,6 @@ impl Responses {
     }
 }
 
-/// Calls.
 impl Stage {
     /// Projects the events of a call between its announcement and its end.
     #[expect(clippy::wildcard_enum_match_arm, reason = "callers have matched every event")]
@@ -599,19 +572,6 @@ impl Stage {
 }
 
 impl ShownCall {
-    /// Whether the item of this kind of call shows its arguments while they are generated.
-    fn has_arguments_in_item(&self) -> bool {
-        match self.kind {
-            ToolKind::Function | ToolKind::Client | ToolKind::Custom | ToolKind::Mcp => true,
-            ToolKind::WebSearch | ToolKind::FileSearch => false,
-        }
-    }
-
-    /// Whether this phase of a search is already covered by its `searching` event.
-    fn is_searching(&self, phase: &str) -> bool {
-        matches!(self.kind, ToolKind::WebSearch | ToolKind::FileSearch) && phase == "searching"
-    }
-
     pub(super) fn note(&self, stage: &Stage) -> Note {
         Note { attempt: self.attempt, ..Note::at(stage.at) }
     }

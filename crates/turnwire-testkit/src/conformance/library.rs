@@ -14,7 +14,6 @@ use turnwire_contract::{
     MAX_CLAIMS, NewChunk, Query, SearchResults, TenantId, TextAnalyzer, Timestamp, Vectors,
 };
 
-/// A library with its index queue.
 pub trait Shelves: Library + IndexQueue {}
 
 impl<T: Library + IndexQueue> Shelves for T {}

@@ -12,6 +12,7 @@ mod indexer;
 mod memory;
 mod pdf;
 mod settings;
+mod tenant_library;
 mod text;
 mod uploads;
 mod words;

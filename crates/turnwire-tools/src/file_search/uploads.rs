@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::stream;
 use turnwire_contract::{ContentStream, FileId, FileRecord, FileUpload, LibraryError};
 
-use super::memory::{File, TenantLibrary};
+use super::tenant_library::{File, TenantLibrary};
 use crate::sync::lock;
 
 /// Maximum size of a file in bytes.

@@ -117,7 +117,6 @@ impl McpTool {
         round.as_task = true;
     }
 
-    /// Builds the request.
     fn build_request(&self, round: &Round, context: &ToolContext) -> ClientRequest {
         let mut request = if round.as_task {
             // In the old protocol the call requests a task. The protocol library no longer supports

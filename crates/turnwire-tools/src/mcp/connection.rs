@@ -71,7 +71,6 @@ pub(super) struct Connection {
     pub(super) stop: CancellationToken,
     /// Cancelled when no new requests may use the connection.
     retired: CancellationToken,
-    /// The calls on the connection.
     pub(super) calls: TaskTracker,
     /// Serializes concurrent requests for the tool list.
     pub(super) list_lock: tokio::sync::Mutex<()>,
@@ -227,7 +226,6 @@ pub(super) enum FailureImpact {
     /// The server was unreachable, or disconnected during the request. New requests need a new
     /// connection; pending ones may still complete on this one.
     ServerUnreachable,
-    /// Only this request failed.
     RequestOnly,
 }
 

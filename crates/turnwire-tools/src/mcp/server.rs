@@ -66,7 +66,6 @@ pub(super) struct Server {
     state: Mutex<ConnectionState>,
 }
 
-/// State of the connection.
 #[derive(Default)]
 struct ConnectionState {
     open: Option<Arc<Connection>>,

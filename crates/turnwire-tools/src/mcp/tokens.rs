@@ -26,7 +26,6 @@ use crate::sync::lock;
 /// Maximum time to wait for another process that refreshes the same tokens.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Poll interval of the lock.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The stored login to one server.

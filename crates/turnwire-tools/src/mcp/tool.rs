@@ -183,7 +183,6 @@ struct CancelOnDrop<'a> {
 }
 
 impl CancelOnDrop<'_> {
-    /// Sends the cancellation.
     async fn cancel(&mut self, reason: &str) {
         let Some(id) = self.id.take() else { return };
         let sending = self.peer.send_notification(cancellation(id, reason).into());

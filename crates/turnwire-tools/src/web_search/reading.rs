@@ -29,7 +29,6 @@ const LEFT_OUT: [&str; 13] = [
     "audio", "button", "head",
 ];
 
-/// A converted page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Readable {
     /// Title; may be empty.

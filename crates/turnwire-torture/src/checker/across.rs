@@ -23,11 +23,9 @@ const TAKEOVER_WINDOW_AFTER_STALL: i64 = 2_000_000;
 /// The data of a run that is compared with other runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSummary {
-    /// Id of the run.
     pub run_id: RunId,
     /// Idempotency key of its request.
     pub key: Option<String>,
-    /// Conversation of the run.
     pub conversation: Option<String>,
     /// Times of its start and of its end.
     pub span: (i64, Option<i64>),

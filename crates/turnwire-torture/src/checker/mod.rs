@@ -33,13 +33,9 @@ pub struct RunFacts {
     pub record: Option<Record>,
     /// Its entries in the conversation, in the database.
     pub entries: Option<Vec<Entry>>,
-    /// What readers saw.
     pub views: Vec<View>,
-    /// What its tools did.
     pub tool_log: Vec<ToolLogEntry>,
-    /// The request.
     pub submitted: Option<SubmittedRequest>,
-    /// The cancel, if there was one.
     pub cancel: Option<Cancel>,
     /// Approval answers to its calls.
     pub approvals: Vec<Approval>,
@@ -50,14 +46,11 @@ pub struct RunFacts {
 pub struct Record {
     /// `active`, `finished` or `hidden`.
     pub state: String,
-    /// The stored outcome.
     pub outcome: Option<Value>,
 }
 
-/// A violated requirement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// Kind of the violation.
     pub kind: Kind,
     /// The run; empty if it concerns none.
     pub run_id: String,
@@ -71,7 +64,6 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Kinds of violations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -173,7 +165,6 @@ pub fn journal_of(run_id: &RunId, facts: &RunFacts) -> Vec<RecordedEvent> {
     journals::check(facts, &mut Violations::new(run_id))
 }
 
-/// Returns the outcome of the run.
 pub fn outcome_of(journal: &[RecordedEvent]) -> Option<&RunOutcome> {
     journal.iter().rev().find_map(|recorded| match &recorded.event {
         Event::RunFinished { outcome, .. } => Some(outcome),
@@ -201,12 +192,10 @@ impl Violations {
         Self { run_id: run_id.clone(), list: Vec::new() }
     }
 
-    /// Returns the id of the run.
     pub fn run_id(&self) -> &RunId {
         &self.run_id
     }
 
-    /// Adds a violation.
     pub fn add(&mut self, kind: Kind, detail: impl Into<String>) {
         let run_id = self.run_id.to_string();
         self.list.push(Violation { kind, run_id, detail: detail.into() });

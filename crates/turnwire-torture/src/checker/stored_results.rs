@@ -167,7 +167,6 @@ pub fn expected_entries(
     state.added().to_vec()
 }
 
-/// Returns the request of the run.
 pub(super) fn request_of(journal: &[RecordedEvent]) -> Option<&Arc<RunRequest>> {
     journal.iter().find_map(|recorded| match &recorded.event {
         Event::RunQueued { request } => Some(request),

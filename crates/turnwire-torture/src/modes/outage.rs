@@ -32,7 +32,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Outages of at least this length must show a comment on every stream: two heartbeats.
 const MAX_COMMENT_INTERVAL: Duration = Duration::from_secs(32);
 
-/// Kinds of outages.
 #[derive(Debug, Clone, Copy)]
 enum OutageKind {
     Killed,

@@ -18,10 +18,11 @@ use turnwire_tools::McpServers;
 use uuid::Uuid;
 
 use crate::{
+    addresses::ServerAddress,
     args::{ChatArguments, ServeArguments},
     environment::Environment,
     exit::Problem,
-    server_client::{ServerAddress, ServerClient},
+    server_client::ServerClient,
     settings::ServeSettings,
     terminal::{Paint, warn},
     wiring::{self, Gateway},
@@ -76,8 +77,8 @@ impl LocalServer {
     }
 
     pub(super) fn client(&self) -> Result<ServerClient, Problem> {
-        let address = format!("http://{}", self.address);
-        ServerAddress::parse(&address).map_err(Problem::failure)?.client(Some(&self.key))
+        let address = ServerAddress::parse(&format!("http://{}", self.address));
+        ServerClient::new(&address.map_err(Problem::failure)?, Some(&self.key))
     }
 
     /// Whether conversations are stored.

@@ -43,7 +43,7 @@ fn examined(
     paint: Paint,
 ) -> Result<Report, Problem> {
     // Findings are in the report, so the log is enabled only on request.
-    if telemetry::is_wanted(environment) {
+    if environment.log_filter().is_some() {
         telemetry::start_to_stay(environment, paint)?;
     }
     let as_served = ServeArguments {

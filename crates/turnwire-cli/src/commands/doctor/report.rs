@@ -21,7 +21,6 @@ pub(super) enum Health {
 /// A finding about one part of the settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// The checked part.
     pub(super) subject: String,
     pub(super) status: Health,
     pub(super) message: String,

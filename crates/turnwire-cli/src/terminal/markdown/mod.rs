@@ -17,7 +17,6 @@ use self::{
 };
 use super::Paint;
 
-/// Indentation of code.
 const CODE_INDENT: &str = "  ";
 const QUOTE: &str = "│ ";
 const RULE: &str = "─";

@@ -4,17 +4,23 @@
 //! item that a response has ever returned is accepted as input. No call of a history is executed
 //! again. An answer to an approval request that is followed by output of the model is history too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use serde_json::Value;
 use turnwire_contract::{CallId, Content, Decision, Item, Role, ToolKind, ToolOutcome};
 
-use super::{InputBody, native_items, parts, summary::unwrap_summary, tools::PlacedTool};
+use super::{
+    InputBody,
+    arguments::{check_length, read_arguments},
+    native_items, parts,
+    resolved::ResolvedReferences,
+    summary::unwrap_summary,
+    tools::PlacedTool,
+};
 use crate::{
     client_error::{ClientError, shown},
     field_tracker::FieldTracker,
     fields::{Fields, placed},
-    limits::RequestLimits,
 };
 
 /// Type of an item that brings tools.
@@ -41,32 +47,9 @@ pub struct Input {
 pub struct ApprovalAnswer {
     /// ID of the `mcp_approval_request`.
     pub approval_request_id: String,
-    /// The decision.
     pub decision: Decision,
     /// Path in the request, such as `input[1]`.
     pub param: String,
-}
-
-/// Items and files that the input refers to, looked up beforehand; see [`references`].
-#[derive(Debug, Clone, Default)]
-pub struct ResolvedReferences {
-    /// Items by ID. A hosted call is two items: the call and its result.
-    pub items: HashMap<String, Vec<Item>>,
-    /// Files by ID.
-    pub files: HashMap<String, FoundFile>,
-    /// The limits of the input.
-    pub limits: RequestLimits,
-}
-
-/// A file that was looked up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundFile {
-    /// Name of the file.
-    pub name: String,
-    /// Its address in the library.
-    pub url: String,
-    /// Its text, if it is needed at once: in the output of a tool.
-    pub text: Option<String>,
 }
 
 /// What has to be looked up before the input can be read.
@@ -375,29 +358,6 @@ impl<'a> Reader<'a> {
             }
         })
     }
-}
-
-/// The arguments of a call as valid JSON, whatever the client sent. Invalid arguments that a model
-/// once generated must not block the conversation for ever.
-pub(super) fn read_arguments(item: &Fields<'_>) -> Result<String, ClientError> {
-    let raw = item.needed_text("arguments")?.trim();
-    check_length(raw, item, "arguments")?;
-    let is_object = || serde_json::from_str::<Value>(raw).is_ok_and(|value| value.is_object());
-    Ok(match raw {
-        "" => "{}".to_owned(),
-        _ if is_object() => raw.to_owned(),
-        _ => serde_json::json!({ "invalid_arguments": raw }).to_string(),
-    })
-}
-
-fn check_length(arguments: &str, item: &Fields<'_>, name: &str) -> Result<(), ClientError> {
-    let (n_bytes, most) = (arguments.len(), item.limits().argument_bytes);
-    if n_bytes > most {
-        let path = item.path_of(name);
-        let message = format!("`{path}` may have at most {most} bytes, not {n_bytes}.");
-        return Err(ClientError::new("arguments_too_large", path, message));
-    }
-    Ok(())
 }
 
 /// The ID of a hosted call: its `call_id`, or else the ID of its item.

@@ -1,8 +1,11 @@
 use serde_json::{Value, json};
 use turnwire_contract::{Content, Decision, Image, Item, Role, ToolKind};
 
-use super::*;
-use crate::responses::request::wrap_summary;
+use super::{
+    super::{FoundFile, wrap_summary},
+    *,
+};
+use crate::limits::RequestLimits;
 
 const PNG: &str = "data:image/png;base64,AAAA";
 

@@ -16,6 +16,7 @@
 //! Nothing is dropped silently: each step reports the fields it ignored, and [`not_taken`] those
 //! that the chosen model does not support.
 
+mod arguments;
 mod calls;
 mod choice;
 mod echo;
@@ -24,6 +25,7 @@ mod input;
 mod into_run;
 mod native_items;
 mod parts;
+mod resolved;
 mod summary;
 mod tools;
 
@@ -39,11 +41,12 @@ pub use self::{
     echo::echo,
     ignored::{check_custom_tools, not_taken},
     input::{
-        ADDITIONAL_TOOLS, ApprovalAnswer, FoundFile, Input, References, ResolvedReferences,
-        additional_tools, read_input, read_items, references, references_of_attachments,
+        ADDITIONAL_TOOLS, ApprovalAnswer, Input, References, additional_tools, read_input,
+        read_items, references, references_of_attachments,
     },
     into_run::{ResolvedRequest, into_run},
     parts::read_attachments,
+    resolved::{FoundFile, ResolvedReferences},
     summary::{unwrap_summary, wrap_summary},
     tools::{
         FILE_SEARCH, PlacedTool, RequestedServer, RequestedTool, RequestedTools, WEB_SEARCH,
@@ -296,7 +299,6 @@ pub struct ReasoningOptions {
     pub mode: Option<String>,
 }
 
-/// Options for streaming.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamOptions {
     /// Whether small events are padded. Accepted and ignored.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use turnwire_contract::{CallId, Item, ToolKind};
 
-use super::{FILE_SEARCH, WEB_SEARCH, input::read_arguments};
+use super::{FILE_SEARCH, WEB_SEARCH, arguments::read_arguments};
 use crate::{client_error::ClientError, fields::Fields};
 
 /// The result of a call without output.
@@ -26,7 +26,6 @@ pub(super) fn mcp_call(item: &Fields<'_>, call_id: &CallId) -> Result<[Item; 2],
     Ok([call, result(call_id, output, failed)])
 }
 
-/// A web search.
 pub(super) fn web_search(item: &Fields<'_>, call_id: &CallId) -> Result<[Item; 2], ClientError> {
     let action = item.object("action")?;
     let mut arguments = json!({});
@@ -46,7 +45,6 @@ pub(super) fn web_search(item: &Fields<'_>, call_id: &CallId) -> Result<[Item; 2
     search(item, call_id, (WEB_SEARCH, ToolKind::WebSearch), &arguments, &lines)
 }
 
-/// A file search.
 pub(super) fn file_search(item: &Fields<'_>, call_id: &CallId) -> Result<[Item; 2], ClientError> {
     let queries = item.texts("queries")?.unwrap_or_default();
     let arguments = match queries.as_slice() {

@@ -4,7 +4,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
 use turnwire_contract::{Content, Image, LibraryAddress};
 
-use super::input::{FoundFile, ResolvedReferences};
+use super::resolved::{FoundFile, ResolvedReferences};
 use crate::{
     client_error::{ClientError, shown},
     field_tracker::FieldTracker,

@@ -27,13 +27,11 @@ pub const FILE_SEARCH: &str = "file_search";
 /// Type of the search for deferred tools of a client.
 const TOOL_SEARCH: &str = "tool_search";
 
-/// A requested tool.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "a few, and only while a request is read")]
 pub enum RequestedTool {
     /// A function or a custom tool that the client executes.
     Function(ToolSpec),
-    /// The tools of an MCP server.
     Mcp(RequestedServer),
     /// The built-in web search.
     WebSearch {
@@ -52,7 +50,6 @@ pub enum RequestedTool {
 /// A requested MCP server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestedServer {
-    /// Label of the server.
     pub label: String,
     /// URL of the server, if the client sent one. May contain a secret.
     pub url: Option<String>,
@@ -93,10 +90,8 @@ impl RequestedTool {
 /// A tool as the client sent it, and its path in the request.
 pub type PlacedTool<'a> = (String, &'a Value);
 
-/// The tools of a request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RequestedTools {
-    /// The tools.
     pub tools: Vec<RequestedTool>,
     /// The fields that were ignored.
     pub ignored: Vec<String>,

@@ -1,10 +1,8 @@
 //! Which server is meant, and which key it gets.
 
-use reqwest::Url;
-
 use super::{Credentials, ServerClient};
 use crate::{
-    addresses::DEFAULT_LISTEN,
+    addresses::{ServerAddress, usual_server},
     environment::Environment,
     exit::Problem,
     terminal::{Paint, warn},
@@ -13,45 +11,6 @@ use crate::{
 /// Variables with the address of a server, and with the key for it.
 const SERVER: &str = "TURNWIRE_SERVER";
 const API_KEY: &str = "TURNWIRE_API_KEY";
-
-/// The base address of a server: `http://host:7878`, or with a path, behind a proxy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ServerAddress(Url);
-
-impl ServerAddress {
-    /// Parses an address as people write it. A `/v1` at its end, as in `OPENAI_BASE_URL`, is left
-    /// out.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("`{text}` is not the address of a server; it should look like {}", usual());
-        let mut url = Url::parse(text.trim()).map_err(|_| wrong())?;
-        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-            return Err(wrong());
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err("an address must have no password; use TURNWIRE_API_KEY".to_owned());
-        }
-        url.set_query(None);
-        url.set_fragment(None);
-        let path = url.path().trim_end_matches('/');
-        let path = path.strip_suffix("/v1").unwrap_or(path).to_owned();
-        url.set_path(&path);
-        Ok(Self(url))
-    }
-
-    /// The address under which the key of a server is stored.
-    pub(crate) fn origin(&self) -> String {
-        self.0.origin().ascii_serialization()
-    }
-
-    pub(crate) fn client(self, key: Option<&str>) -> Result<ServerClient, Problem> {
-        ServerClient::new(self.0, key)
-    }
-}
-
-fn usual() -> String {
-    format!("http://{DEFAULT_LISTEN}")
-}
 
 /// The server that the command line or the environment names.
 pub(crate) fn named_server(
@@ -88,7 +47,7 @@ pub(crate) fn connect(
         address
     } else {
         let only = Credentials::read(environment)?.only_server();
-        ServerAddress::parse(&only.unwrap_or_else(usual)).map_err(Problem::usage)?
+        ServerAddress::parse(&only.unwrap_or_else(usual_server)).map_err(Problem::usage)?
     };
     client_of(address, environment, paint)
 }
@@ -102,7 +61,7 @@ fn client_of(
         Some(key) => Some(key.trim().to_owned()),
         None => Credentials::read(environment)?.key_of(&address).map(str::to_owned),
     };
-    let client = address.client(key.as_deref())?;
+    let client = ServerClient::new(&address, key.as_deref())?;
     if client.sends_key_in_the_clear() {
         warn(paint, "the API key is sent without encryption; use an https:// address");
     }
