@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    http::{LAST_CHUNK, read_more},
+    http::Dechunked,
     words::{DIGITS, now_micros, time_of},
 };
 
@@ -133,7 +133,7 @@ async fn request(
     stream.write_all(request_bytes(options).as_bytes()).await?;
     let mut answer = Answer::default();
     while !answer.is_over() {
-        if !read_more(&mut stream, &mut answer.bytes).await? {
+        if !answer.read(&mut stream).await? {
             bail!("the stream is cut: {}", answer.beginning());
         }
         answer.scan(asked, counts);
@@ -177,9 +177,9 @@ fn request_bytes(options: &DriveOptions) -> String {
 /// The bytes of an answer that are not searched yet, and what was found.
 #[derive(Debug, Default)]
 struct Answer {
+    chunks: Dechunked,
     bytes: Vec<u8>,
     n_words: usize,
-    ends: bool,
 }
 
 /// What stands before a word in either dialect.
@@ -191,7 +191,11 @@ thread_local! {
 
 impl Answer {
     fn is_over(&self) -> bool {
-        self.ends
+        self.chunks.is_over
+    }
+
+    async fn read(&mut self, stream: &mut TcpStream) -> anyhow::Result<bool> {
+        self.chunks.read(stream, &mut self.bytes).await
     }
 
     fn beginning(&self) -> String {
@@ -201,7 +205,6 @@ impl Answer {
 
     /// Counts the words that are complete, and drops what was searched.
     fn scan(&mut self, asked: u64, counts: &RefCell<Counts>) {
-        self.ends = self.bytes.ends_with(LAST_CHUNK);
         let now = now_micros();
         let mut counts = counts.borrow_mut();
         let mut searched = 0;
