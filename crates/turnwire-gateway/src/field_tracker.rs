@@ -7,7 +7,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeSet, HashMap},
 };
 
 use serde_json::{Map, Value};
@@ -29,14 +29,19 @@ pub(crate) struct FieldTracker {
 
 #[derive(Debug, Default)]
 struct FieldSets {
-    /// Paths of the opened objects.
-    opened: HashSet<String>,
-    /// Unread fields: the path of the object, and the name.
-    unread: BTreeSet<(String, String)>,
-    /// Fields that were asked for, whether present or not.
-    wanted: BTreeSet<(String, String)>,
-    /// Fields that were read and are ignored.
+    /// The opened objects, by path.
+    objects: HashMap<String, ObjectFields>,
+    /// Fields that were read and are ignored: the path of the object, and the name.
     reported: BTreeSet<(String, String)>,
+}
+
+/// The fields of one object.
+#[derive(Debug, Default)]
+struct ObjectFields {
+    is_open: bool,
+    unread: Vec<String>,
+    /// Fields that were asked for while others were unread, whether present or not.
+    wanted: Vec<String>,
 }
 
 impl FieldTracker {
@@ -52,18 +57,22 @@ impl FieldTracker {
     /// Registers the fields of the object at `path`, once.
     pub(crate) fn open(&self, path: &str, object: &Map<String, Value>) {
         let mut notes = self.notes.borrow_mut();
-        if notes.opened.insert(path.to_owned()) {
-            let fields = object.iter().filter(|(_, value)| !is_nothing(value));
-            notes.unread.extend(fields.map(|(name, _)| (path.to_owned(), name.clone())));
+        let fields = notes.object(path);
+        if !fields.is_open {
+            let present = object.iter().filter(|(_, value)| !is_nothing(value));
+            fields.unread.extend(present.map(|(name, _)| name.clone()));
+            fields.is_open = true;
         }
     }
 
     /// Marks the field `name` of the object at `path` as read.
     pub(crate) fn read(&self, path: &str, name: &str) {
         let mut notes = self.notes.borrow_mut();
-        let field = (path.to_owned(), name.to_owned());
-        notes.unread.remove(&field);
-        notes.wanted.insert(field);
+        let fields = notes.object(path);
+        fields.unread.retain(|unread| unread != name);
+        if !fields.unread.is_empty() {
+            fields.wanted.push(name.to_owned());
+        }
     }
 
     /// Reports the field `name` of the object at `path` as ignored. An empty name means the whole
@@ -75,30 +84,34 @@ impl FieldTracker {
     /// Refuses the unread fields of the object at `path`, except those in `reported`.
     pub(crate) fn refuse(&self, path: &str, reported: &[&str]) -> Result<(), ClientError> {
         let notes = self.notes.borrow();
-        let here = |fields: &'_ BTreeSet<(String, String)>| -> Vec<String> {
-            let fields = fields.iter().filter(|(of, _)| of == path);
-            fields.map(|(_, name)| name.clone()).collect()
-        };
-        let unknown = here(&notes.unread).into_iter().find(|name| !reported.contains(&&**name));
+        let Some(fields) = notes.objects.get(path) else { return Ok(()) };
+        let unknown = fields.unread.iter().filter(|name| !reported.contains(&name.as_str())).min();
         let Some(name) = unknown else { return Ok(()) };
-        let known = here(&notes.wanted);
-        let known = known.iter().map(String::as_str).chain(reported.iter().copied());
-        Err(ClientError::unknown(path, &name, known))
+        let known = fields.wanted.iter().map(String::as_str).chain(reported.iter().copied());
+        Err(ClientError::unknown(path, name, known))
     }
 
     /// The ignored fields, for the client. Indexes of input items are removed, so that a long
     /// history is reported once.
     pub(crate) fn left(self) -> Vec<String> {
-        let FieldSets { mut unread, mut reported, .. } = self.notes.into_inner();
-        unread.append(&mut reported);
+        let FieldSets { objects, mut reported } = self.notes.into_inner();
+        for (path, fields) in objects {
+            reported.extend(fields.unread.into_iter().map(|name| (path.clone(), name)));
+        }
         let mut left: Vec<String> = Vec::new();
-        for (path, name) in unread {
+        for (path, name) in reported {
             let field = without_places(&join(&path, &shown(&name)));
             if left.len() < MAX_REPORTED && !left.contains(&field) {
                 left.push(field);
             }
         }
         left
+    }
+}
+
+impl FieldSets {
+    fn object(&mut self, path: &str) -> &mut ObjectFields {
+        self.objects.entry(path.to_owned()).or_default()
     }
 }
 
