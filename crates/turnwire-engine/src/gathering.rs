@@ -17,11 +17,12 @@ use std::{
 /// ordinary model share an append.
 pub(crate) const MAX_GATHERING: Duration = Duration::from_millis(40);
 
-/// How much every answer in progress adds to the window.
-const PER_ANSWER: Duration = Duration::from_micros(40);
+/// How much every answer in progress adds to the window: a node appends to its answers 10,000 times
+/// a second at most, until the window reaches its bound.
+const PER_ANSWER: Duration = Duration::from_micros(100);
 
-/// A shorter window is none: it would cost a timer and gather nothing.
-const SHORTEST: Duration = Duration::from_millis(2);
+/// A shorter window is none: timers are no finer.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// The answers that are streamed now.
 #[derive(Debug)]

@@ -5,8 +5,10 @@
 
 use std::{
     collections::HashMap,
+    future::poll_fn,
     mem,
     sync::{Arc, atomic::Ordering},
+    task::Poll,
 };
 
 use futures::{FutureExt, StreamExt, future::join};
@@ -139,6 +141,30 @@ impl TurnError {
     }
 }
 
+/// Returns the next part if it has arrived. The task of an HTTP connection hands over one piece of
+/// the body at a time, so it gets one turn to hand over the next.
+async fn next_if_arrived(parts: &mut ModelStream) -> Option<Option<Result<ModelPart, ModelError>>> {
+    if let Some(part) = parts.next().now_or_never() {
+        return Some(part);
+    }
+    yield_once().await;
+    parts.next().now_or_never()
+}
+
+/// Lets the tasks run that are ready. Unlike [`tokio::task::yield_now`] this does not wait for the
+/// I/O driver.
+async fn yield_once() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Turns the parts of one answer into events.
 struct TurnRecorder<'a> {
     run: &'a LiveRun,
@@ -231,14 +257,23 @@ impl<'a> TurnRecorder<'a> {
             WaitOutcome::TimedOut => return Ok(TurnOutcome::Failed(TurnError::TimedOut)),
             WaitOutcome::Stopped => return Ok(TurnOutcome::Stopped),
         };
+        let mut n_taken = 0;
+        let mut not_before = Instant::now();
         loop {
+            // A model that was faster than the window is likely to be so again.
+            if n_taken > 1 && self.waiting.pause_until(not_before).await {
+                return Ok(TurnOutcome::Stopped);
+            }
             let mut next = match self.waiting.wait_for(parts.next()).await {
                 WaitOutcome::Ready(next) => Some(next),
                 WaitOutcome::TimedOut => return Ok(TurnOutcome::Failed(TurnError::TimedOut)),
                 WaitOutcome::Stopped => return Ok(TurnOutcome::Stopped),
             };
-            // Parts that arrived during the append go into the next batch.
-            let mut n_taken = 0;
+            if self.waiting.pause_until(not_before).await {
+                return Ok(TurnOutcome::Stopped);
+            }
+            // Parts that arrived during the append or the pause go into the next batch.
+            n_taken = 0;
             while let Some(part) = next.take() {
                 match part {
                     Some(Ok(ModelPart::Finished(Finish::Interrupted))) => {
@@ -268,16 +303,13 @@ impl<'a> TurnRecorder<'a> {
                 }
                 n_taken += 1;
                 if n_taken < MAX_PARTS_AT_ONCE {
-                    next = parts.next().now_or_never();
+                    next = next_if_arrived(&mut parts).await;
                 }
             }
-            let appended_at = Instant::now();
+            not_before = Instant::now();
             self.record_taken().await?;
             if n_taken < ENOUGH_PARTS {
-                let window = self.context.gathering.window();
-                if self.waiting.pause_until(appended_at + window).await {
-                    return Ok(TurnOutcome::Stopped);
-                }
+                not_before += self.context.gathering.window();
             }
         }
     }

@@ -51,10 +51,11 @@ impl<'a> ModelWait<'a> {
         if end <= Instant::now() {
             return false;
         }
+        self.timer.as_mut().reset(end);
         tokio::select! {
             biased;
             () = &mut self.stopped => true,
-            () = sleep_until(end) => false,
+            () = self.timer.as_mut() => false,
         }
     }
 }

@@ -29,6 +29,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures::stream;
+use tokio::time::{Instant, sleep_until};
 use turnwire_contract::{Model, ModelError, ModelStream, Prompt};
 
 use self::turn::Step;
@@ -178,22 +179,31 @@ impl AtEnd {
     }
 }
 
+/// Keeps its pace whether anybody listens or not, as a model behind a connection does.
 fn play(steps: VecDeque<Step>, pace: Duration) -> ModelStream {
-    Box::pin(stream::unfold(steps, move |mut steps| async move {
+    Box::pin(stream::unfold((steps, Instant::now()), move |(mut steps, mut due)| async move {
         loop {
             match steps.pop_front()? {
                 Step::Say(part) => {
-                    if !pace.is_zero() {
-                        tokio::time::sleep(pace).await;
-                    }
-                    return Some((Ok(part), steps));
+                    due += pace;
+                    wait_until(due).await;
+                    return Some((Ok(part), (steps, due)));
                 }
-                Step::Pause(length) => tokio::time::sleep(length).await,
+                Step::Pause(length) => due += length,
                 Step::WaitForever => future::pending().await,
-                Step::Fail(error) => return Some((Err(error), VecDeque::new())),
+                Step::Fail(error) => {
+                    wait_until(due).await;
+                    return Some((Err(error), (VecDeque::new(), due)));
+                }
             }
         }
     }))
+}
+
+async fn wait_until(due: Instant) {
+    if due > Instant::now() {
+        sleep_until(due).await;
+    }
 }
 
 #[cfg(test)]
