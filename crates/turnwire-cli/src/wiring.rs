@@ -3,7 +3,7 @@
 use std::{env, sync::Arc};
 
 use turnwire::{Agent, Error, Model};
-use turnwire_contract::{CustomTools, IndexQueue, Library, Pins, TextAnalyzer, Tool, ToolServers};
+use turnwire_contract::{CustomTools, Pins, Tool, ToolServers};
 use turnwire_engine::{
     ApprovalPolicy, EngineParts, MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore, Runs,
     Toolbox, ToolboxError,
@@ -17,7 +17,7 @@ use turnwire_models::{
 use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{
     DefaultAnalyzer, Egress, EgressOptions, Embeddings, EmbeddingsOptions, FileSearch,
-    HttpFunction, HttpFunctionOptions, Indexer, McpServers, MemoryLibrary, PdfProgram, WebSearch,
+    HttpFunction, HttpFunctionOptions, Indexer, McpServers, PdfProgram, WebSearch,
     WebSearchOptions,
 };
 
@@ -83,7 +83,11 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         None => None,
     };
     let reader = Arc::new(DefaultAnalyzer::new(embeddings(settings.embeddings.as_ref())?));
-    let (library, queue) = files_in(store.as_ref(), reader.clone());
+    let files = match &store {
+        Some(store) => store.clone(),
+        None => Store::in_memory().await.map_err(not_opened)?,
+    };
+    let library = Arc::new(files.library(reader.clone()));
     let mut tools = Toolbox::default();
     let unusable = |error: ToolboxError| Problem::failure(error.to_string());
     tools.add(Arc::new(FileSearch::new(library.clone()))).map_err(unusable)?;
@@ -136,21 +140,8 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         worker: store.as_ref().map(|store| store.worker().to_owned()),
         ..AppOptions::default()
     };
-    let indexer = Indexer::new(queue, reader, pdf_program());
+    let indexer = Indexer::new(library.clone(), reader, pdf_program());
     Ok(Gateway { app: App::new(runs, library, options), tool_servers, store, indexer })
-}
-
-/// Returns the library in `store` or in memory, and its indexing queue.
-fn files_in(
-    store: Option<&Store>,
-    reader: Arc<dyn TextAnalyzer>,
-) -> (Arc<dyn Library>, Arc<dyn IndexQueue>) {
-    if let Some(store) = store {
-        let library = Arc::new(store.library(reader));
-        return (library.clone(), library);
-    }
-    let library = Arc::new(MemoryLibrary::with_reader(reader));
-    (library.clone(), library)
 }
 
 /// This program extracts text from PDFs, in a child process.

@@ -22,8 +22,9 @@ use serde_json::{Value, json};
 use turnwire_engine::{EngineParts, MemoryJournal, MemoryRunStore, Runs};
 use turnwire_gateway::{AdmissionLimits, App, AppOptions, HttpLimits, Server};
 use turnwire_models::{Scripted, Turn};
+use turnwire_stores::Store;
 use turnwire_testkit::{Behaviour, FakeServers, FakeTool};
-use turnwire_tools::MemoryLibrary;
+use turnwire_tools::DefaultAnalyzer;
 
 /// How many words a run says, and how long it takes for each.
 const N_WORDS: usize = 40;
@@ -62,7 +63,9 @@ async fn serve() {
         connections_per_key: many,
     };
     let options = AppOptions { admission, ..AppOptions::default() };
-    let app = App::new(runs, Arc::new(MemoryLibrary::default()), options);
+    let files = Store::in_memory().await.expect("it needs no file");
+    let library = files.library(Arc::new(DefaultAnalyzer::default()));
+    let app = App::new(runs, Arc::new(library), options);
     let address = "127.0.0.1:0".parse().expect("it is an address");
     let limits =
         HttpLimits { connections: many, unknown_per_address: many, ..HttpLimits::default() };

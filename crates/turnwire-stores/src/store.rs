@@ -113,6 +113,12 @@ impl Store {
         }
     }
 
+    /// Opens a store in memory, which lasts as long as its last clone.
+    pub async fn in_memory() -> Result<Self, OpenError> {
+        let database = SqliteDatabase::in_memory().await.map_err(refused)?;
+        Self::over(Arc::new(database), None, StoreOptions::at("memory:")).await
+    }
+
     /// Creates a store on an open database; `postgres` is the same database, if it is PostgreSQL.
     pub(crate) async fn over(
         database: Arc<dyn Database>,

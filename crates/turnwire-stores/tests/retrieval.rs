@@ -24,7 +24,7 @@ use turnwire_contract::{
 };
 use turnwire_stores::{Store, StoreOptions};
 use turnwire_testkit::services::postgres_url;
-use turnwire_tools::{DefaultAnalyzer, Embeddings, EmbeddingsOptions, Indexer, MemoryLibrary};
+use turnwire_tools::{DefaultAnalyzer, Embeddings, EmbeddingsOptions, Indexer};
 
 /// How many passages are looked at.
 const FIRST: usize = 5;
@@ -205,20 +205,4 @@ async fn both_ways_together_are_at_least_as_good_as_either_in_postgres() {
 async fn open(url: &str, reader: Arc<dyn TextAnalyzer>) -> Arc<turnwire_stores::StoreLibrary> {
     let options = StoreOptions { connections: 4, ..StoreOptions::at(url) };
     Arc::new(Store::open(options).await.unwrap().library(reader))
-}
-
-/// What is in memory is gone with the library, so each way has its own.
-#[tokio::test]
-async fn both_ways_together_are_at_least_as_good_as_either_in_memory() {
-    let make = async |reader: Arc<dyn TextAnalyzer>| {
-        let library = Arc::new(MemoryLibrary::with_reader(reader));
-        let whole: Arc<dyn TextAnalyzer> = self::reader(true, true);
-        fill(&*library, &Indexer::new(library.clone(), whole, None)).await;
-        library
-    };
-    let id = CollectionId::from("vs_corpus");
-    let by_words = make(reader(true, false)).await;
-    let by_meaning = make(reader(false, true)).await;
-    let both = make(reader(true, true)).await;
-    judge("memory", &id, [&*by_words, &*by_meaning, &*both]).await;
 }

@@ -24,7 +24,7 @@ pub mod web_search;
 pub use egress::{Egress, EgressError, EgressOptions, EgressSetupError};
 pub use file_search::{
     DefaultAnalyzer, Embeddings, EmbeddingsError, EmbeddingsOptions, FileSearch, Indexer,
-    MemoryLibrary, PdfProgram,
+    PdfProgram,
 };
 pub use function::{FunctionTool, NoArguments};
 pub use http_function::{HttpFunction, HttpFunctionError, HttpFunctionOptions, HttpMethod};

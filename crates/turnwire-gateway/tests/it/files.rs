@@ -21,7 +21,8 @@ use turnwire_contract::{
 };
 use turnwire_engine::{EngineParts, Runs};
 use turnwire_gateway::{App, AppOptions, HttpLimits, server::router};
-use turnwire_tools::{DefaultAnalyzer, Indexer, MemoryLibrary};
+use turnwire_stores::{Store, StoreLibrary};
+use turnwire_tools::{DefaultAnalyzer, Indexer};
 
 const BOUNDARY: &str = "turnwire-boundary";
 const UPLOAD_LIMIT: usize = 1_000;
@@ -31,7 +32,7 @@ const FORM_BYTES: usize = 64 * 1_024;
 /// A gateway without a socket, and the library behind it.
 struct Desk {
     router: Router,
-    library: Arc<MemoryLibrary>,
+    library: Arc<StoreLibrary>,
     indexer: Indexer,
 }
 
@@ -56,9 +57,10 @@ impl Answer {
 }
 
 impl Desk {
-    fn new() -> Self {
-        let library = Arc::new(MemoryLibrary::default());
-        let indexer = Indexer::new(library.clone(), Arc::new(DefaultAnalyzer::default()), None);
+    async fn new() -> Self {
+        let reader = Arc::new(DefaultAnalyzer::default());
+        let library = Arc::new(Store::in_memory().await.unwrap().library(reader.clone()));
+        let indexer = Indexer::new(library.clone(), reader, None);
         let options = AppOptions { upload_limit: UPLOAD_LIMIT, ..AppOptions::default() };
         let app = App::new(Runs::new(EngineParts::default()), library.clone(), options);
         Self { router: router(&app, &HttpLimits::default()), library, indexer }
@@ -161,7 +163,7 @@ fn settled(mut value: Value, names: &[&str]) -> Value {
 
 #[tokio::test]
 async fn a_file_comes_back_as_it_was_handed_in() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let content = b"\0\xff<script>\r\n--turn\r\n";
     let answer = desk.upload(form(&[purpose("user_data"), file("a.bin", content)])).await;
     let id = id_of(&answer);
@@ -189,7 +191,7 @@ async fn a_file_comes_back_as_it_was_handed_in() {
 
 #[tokio::test]
 async fn a_file_goes_when_its_time_has_come() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let upload = async |seconds: &str, anchor: &str| {
         let seconds = part("name=\"expires_after[seconds]\"", seconds.as_bytes());
         let anchor = part("name=\"expires_after[anchor]\"", anchor.as_bytes());
@@ -210,7 +212,7 @@ async fn a_file_goes_when_its_time_has_come() {
 /// A15: a name is shown and never used as a path.
 #[tokio::test]
 async fn a_file_keeps_only_the_last_part_of_its_name() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     for name in ["../../etc/passwd", "C:/Users/me/passwd", "/passwd"] {
         let answer = desk.upload(form(&[purpose("assistants"), file(name, b"x")])).await;
         assert_eq!(answer.json().get("filename"), Some(&json!("passwd")));
@@ -219,7 +221,7 @@ async fn a_file_keeps_only_the_last_part_of_its_name() {
 
 #[tokio::test]
 async fn files_are_listed_by_purpose_and_page() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let mut all = Vec::new();
     for (name, of) in [("a", "assistants"), ("b", "batch"), ("c", "assistants")] {
         all.push(id_of(&desk.upload(form(&[purpose(of), file(name, b"x")])).await));
@@ -241,7 +243,7 @@ async fn files_are_listed_by_purpose_and_page() {
 /// A13: a file as big as the limit is taken, and one with a byte more is not.
 #[tokio::test]
 async fn a_file_has_a_limit() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let content = vec![b'x'; UPLOAD_LIMIT];
     let answer = desk.upload(form(&[file("a.txt", &content), purpose("assistants")])).await;
     assert_eq!(answer.json().get("bytes"), Some(&json!(UPLOAD_LIMIT)));
@@ -266,7 +268,7 @@ fn endless(begin: Vec<u8>) -> (Body, Arc<AtomicUsize>) {
 /// A13: an endless body is not read much further than the limit, wherever in the form it hides.
 #[tokio::test]
 async fn an_endless_form_is_cut() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let begins = [
         part("name=\"file\"; filename=\"a\"", b""),
         part("name=\"other\"", b""),
@@ -286,7 +288,7 @@ async fn an_endless_form_is_cut() {
 /// A13: a body that announces itself as too big is not read at all.
 #[tokio::test]
 async fn a_form_that_is_too_big_is_not_begun() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let announced = |n_bytes: usize, body: Body| {
         Request::post("/v1/files")
             .header(header::HOST, "localhost")
@@ -307,7 +309,7 @@ async fn a_form_that_is_too_big_is_not_begun() {
 
 #[tokio::test]
 async fn a_form_that_makes_no_sense_is_refused() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let missing = json!("missing_required_parameter");
     let invalid = json!("invalid_value");
     let cut = part("name=\"file\"; filename=\"a\"", b"begun");
@@ -331,7 +333,7 @@ async fn a_form_that_makes_no_sense_is_refused() {
 
 #[tokio::test]
 async fn a_vector_store_lives_from_its_opening_to_its_deletion() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let (a, b) = (desk.file("a.txt", b"four").await, desk.file("b.txt", b"seven!!").await);
     let opened = desk
         .post(
@@ -394,7 +396,7 @@ async fn a_vector_store_lives_from_its_opening_to_its_deletion() {
 
 #[tokio::test]
 async fn a_store_is_not_opened_with_a_file_that_is_not_there() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let a = desk.file("a.txt", b"x").await;
     let answer = desk.post("/v1/vector_stores", json!({ "file_ids": [a, "file_x"] })).await;
     assert_eq!(answer.refusal(), (404, json!("not_found"), Value::Null));
@@ -403,7 +405,7 @@ async fn a_store_is_not_opened_with_a_file_that_is_not_there() {
 
 #[tokio::test]
 async fn a_file_is_attached_changed_and_detached() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let (id, store) = (desk.file("a.txt", b"hello").await, desk.store(&[]).await);
     let (files, path) = (
         format!("/v1/vector_stores/{store}/files"),
@@ -473,7 +475,7 @@ async fn a_file_is_attached_changed_and_detached() {
 /// A file that cannot be read says why.
 #[tokio::test]
 async fn a_file_that_is_not_text_fails_with_its_reason() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let id = desk.file("a.bin", b"\xff\xfe\x00\xff").await;
     let store = desk.store(&[&id]).await;
     desk.read_all().await;
@@ -496,7 +498,7 @@ async fn a_file_that_is_not_text_fails_with_its_reason() {
 
 #[tokio::test]
 async fn a_batch_can_be_cancelled_before_it_is_read() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let (a, b) = (desk.file("a.txt", b"a").await, desk.file("b.txt", b"b").await);
     let store = desk.store(&[]).await;
     let path = format!("/v1/vector_stores/{store}/file_batches");
@@ -522,7 +524,7 @@ async fn a_batch_can_be_cancelled_before_it_is_read() {
 /// A store that nobody has used for long enough is of no use any more, and says so.
 #[tokio::test]
 async fn an_expired_store_is_not_searched() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let (tenant, at) = (TenantId::default(), Timestamp::from_micros(1));
     let notes = CollectionNotes { expires_after_days: Some(1), ..CollectionNotes::default() };
     let record =
@@ -536,7 +538,7 @@ async fn an_expired_store_is_not_searched() {
 
 #[tokio::test]
 async fn a_batch_is_done_when_its_files_are() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let (a, b) = (desk.file("a.txt", b"a").await, desk.file("b.txt", b"b").await);
     let broken = desk.file("c.bin", b"\xff").await;
     let store = desk.store(&[]).await;
@@ -585,7 +587,7 @@ async fn a_batch_is_done_when_its_files_are() {
 
 #[tokio::test]
 async fn a_batch_with_a_file_that_is_not_there_changes_nothing() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let (a, store) = (desk.file("a.txt", b"a").await, desk.store(&[]).await);
     let path = format!("/v1/vector_stores/{store}");
     let body = json!({ "file_ids": [a, "file_x"] });
@@ -596,7 +598,7 @@ async fn a_batch_with_a_file_that_is_not_there_changes_nothing() {
 
 #[tokio::test]
 async fn a_search_finds_passages() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let store = desk.store(&[]).await;
     let path = format!("/v1/vector_stores/{store}");
     for (name, content, year) in
@@ -653,7 +655,7 @@ async fn a_search_finds_passages() {
 /// that nobody has, and nothing is changed.
 #[tokio::test]
 async fn what_belongs_to_others_is_not_there() {
-    let desk = Desk::new();
+    let desk = Desk::new().await;
     let (theirs, now) = (TenantId::from("somebody else"), Timestamp::from_micros(1));
     let file = FileRecord {
         id: "file_theirs".into(),

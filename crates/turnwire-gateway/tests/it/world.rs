@@ -19,8 +19,9 @@ use turnwire_contract::{Journal, Model, RunStore, Tool, ToolServers, Workers};
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 use turnwire_gateway::{App, AppOptions, HttpLimits, Server};
 use turnwire_models::{Scripted, Turn};
+use turnwire_stores::Store;
 use turnwire_testkit::{FakeServers, FakeTool};
-use turnwire_tools::MemoryLibrary;
+use turnwire_tools::{DefaultAnalyzer, FileSearch};
 
 /// A server with everything a test wants behind it.
 pub(crate) struct World {
@@ -142,8 +143,9 @@ impl Plan {
 
     pub(crate) async fn start(self) -> World {
         let mut tools = Toolbox::default();
-        let library = Arc::new(MemoryLibrary::default());
-        let file_search = Arc::new(turnwire_tools::FileSearch::new(library.clone()));
+        let files = Store::in_memory().await.unwrap();
+        let library = Arc::new(files.library(Arc::new(DefaultAnalyzer::default())));
+        let file_search = Arc::new(FileSearch::new(library.clone()));
         for tool in self.tools.into_iter().chain([file_search as Arc<dyn Tool>]) {
             tools.add((self.wrap_tool)(tool)).unwrap();
         }

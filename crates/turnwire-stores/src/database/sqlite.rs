@@ -1,4 +1,5 @@
-//! SQLite, via sqlx: one file, one write connection, several read connections.
+//! SQLite, via sqlx: one file, one write connection, several read connections; or one connection to
+//! a database in memory.
 
 use std::{io, path::Path, time::Duration};
 
@@ -58,13 +59,15 @@ static DIALECT: Dialect = Dialect {
     },
 };
 
-/// One database file.
+/// One database file, or one database in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct SqliteDatabase {
     /// A single connection: SQLite has one writer at a time, and queueing here avoids
     /// `SQLITE_BUSY`.
     writing: SqlitePool,
     reading: SqlitePool,
+    /// A connection that is never used: a database in memory lasts as long as its last connection.
+    _anchor: Option<SqlitePool>,
 }
 
 impl SqliteDatabase {
@@ -77,16 +80,34 @@ impl SqliteDatabase {
             // Commits survive a power failure.
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY_TIMEOUT);
-        let pool = |most| {
-            SqlitePoolOptions::new().max_connections(most).acquire_timeout(STATEMENT_TIMEOUT)
-        };
         let writing = pool(1).connect_with(options.clone()).await.map_err(failed)?;
-        let mut migrations = sqlx::migrate!("migrations/sqlite");
-        migrations.set_ignore_missing(true);
-        migrations.run(&writing).await.map_err(|error| DatabaseError::Failed(error.to_string()))?;
+        migrate(&writing).await?;
         let reading = pool(4).connect_with(options.read_only(true)).await.map_err(failed)?;
-        Ok(Self { writing, reading })
+        Ok(Self { writing, reading, _anchor: None })
     }
+
+    /// Creates a database in memory and runs the migrations. Readers and the writer take turns: there
+    /// is no write-ahead log in memory.
+    pub(crate) async fn in_memory() -> Result<Self, DatabaseError> {
+        let name = format!("/{}", uuid::Uuid::new_v4().simple());
+        let options =
+            SqliteConnectOptions::new().filename(name).vfs("memdb").busy_timeout(BUSY_TIMEOUT);
+        let lasting = || pool(1).max_lifetime(None).idle_timeout(None);
+        let anchor = lasting().connect_with(options.clone()).await.map_err(failed)?;
+        let writing = lasting().connect_with(options).await.map_err(failed)?;
+        migrate(&writing).await?;
+        Ok(Self { reading: writing.clone(), writing, _anchor: Some(anchor) })
+    }
+}
+
+fn pool(connections: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new().max_connections(connections).acquire_timeout(STATEMENT_TIMEOUT)
+}
+
+async fn migrate(writing: &SqlitePool) -> Result<(), DatabaseError> {
+    let mut migrations = sqlx::migrate!("migrations/sqlite");
+    migrations.set_ignore_missing(true);
+    migrations.run(writing).await.map_err(|error| DatabaseError::Failed(error.to_string()))
 }
 
 /// Creates the file, if it does not exist, readable only by its owner. SQLite uses the same
@@ -132,6 +153,9 @@ impl Database for SqliteDatabase {
 
     /// Checkpoints the write-ahead log, so that a copy of the file is a copy of the database.
     async fn close(&self) {
+        if self._anchor.is_some() {
+            return self.writing.close().await;
+        }
         self.reading.close().await;
         let checkpoint = sqlx::query("pragma wal_checkpoint(truncate)");
         if let Err(error) = checkpoint.execute(&self.writing).await {

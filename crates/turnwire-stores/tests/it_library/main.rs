@@ -1,4 +1,4 @@
-//! Files, collections and their index, on both databases.
+//! Files, collections and their index, on both databases and in memory.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on should fall over")]
 
 use std::{collections::HashSet, time::Duration};
@@ -93,6 +93,36 @@ async fn both_databases_keep_the_promises_of_a_library() {
     for backend in Backend::both() {
         library::check(&backend.library().await).await;
     }
+}
+
+#[tokio::test]
+async fn the_library_in_memory_keeps_the_promises_of_a_library() {
+    let reader = Plainly::by_words();
+    library::check(&Store::in_memory().await.unwrap().library(reader)).await;
+    let reader = Plainly::by_meaning();
+    let library = Store::in_memory().await.unwrap().library(reader.clone());
+    library::check_meaning(&library, &reader).await;
+}
+
+/// A request that is abandoned in the middle of a statement closes its connection. What is in memory
+/// stays, and belongs to one store only.
+#[tokio::test]
+async fn what_is_in_memory_outlasts_its_connections() {
+    let store = Store::in_memory().await.unwrap();
+    let library = store.library(Plainly::by_words());
+    let id = fill(&library, "vs", &["file-0".to_owned()]).await;
+    for n in 0..20 {
+        let (name, started) = (format!("file-late-{n}"), Duration::from_micros(50 * n));
+        let files = vec![Attachment::new(FileId::from("file-0"), at())];
+        let (tenant, batch) = (tenant(), None);
+        let attach = library.attach(&tenant, &id, batch, files);
+        let _ = tokio::time::timeout(started, attach).await;
+        add(&library, &name, b"Late.").await.unwrap();
+    }
+    assert_eq!(library.files(&tenant()).await.unwrap().len(), 21);
+    let other = Store::in_memory().await.unwrap().library(Plainly::by_words());
+    assert_eq!(other.files(&tenant()).await.unwrap(), []);
+    store.close().await;
 }
 
 #[tokio::test]

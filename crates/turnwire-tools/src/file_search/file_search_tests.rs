@@ -5,11 +5,12 @@ use futures::{FutureExt, future::BoxFuture};
 use serde_json::{Value, json};
 use turnwire_contract::{
     Attachment, Attachments, CallId, CallLink, CollectionId, CollectionNotes, CollectionRecord,
-    Collections, EmbeddingError, FileId, FileRecord, Files, Library, LibraryError, RunId, TenantId,
-    TextAnalyzer, Timestamp, Tool, ToolContext, ToolError, ToolNote, ToolOutput, ToolRequest,
+    Collections, EmbeddingError, FileId, FileRecord, Files, Library, RunId, TenantId, TextAnalyzer,
+    Timestamp, Tool, ToolContext, ToolError, ToolNote, ToolOutput, ToolRequest,
 };
+use turnwire_stores::Store;
 
-use super::{DefaultAnalyzer, FileSearch, Indexer, MAX_FILE_BYTES, MemoryLibrary, words};
+use super::{DefaultAnalyzer, FileSearch, Indexer, words};
 
 struct NobodyListens;
 
@@ -40,7 +41,7 @@ fn record(id: &str, name: &str) -> FileRecord {
 
 /// A library with two files in the collection `vs_sea`.
 async fn library(reader: Arc<dyn TextAnalyzer>) -> Arc<dyn Library> {
-    let library = Arc::new(MemoryLibrary::with_reader(reader.clone()));
+    let library = Arc::new(Store::in_memory().await.unwrap().library(reader.clone()));
     let tenant = TenantId::default();
     let (id, created_at) = (CollectionId::from("vs_sea"), Timestamp::from_micros(1));
     let notes = CollectionNotes { name: "Sea".into(), ..CollectionNotes::default() };
@@ -198,16 +199,4 @@ async fn a_search_without_a_collection_fails() {
     }
     let unknown = ask(json!({ "queries": ["x"] }), json!({ "vector_store_ids": ["vs_x"] })).await;
     assert_eq!(unknown, Err(ToolError::failed("there is no collection `vs_x`")));
-}
-
-#[tokio::test]
-async fn a_file_may_be_so_big_and_no_bigger() {
-    let library = MemoryLibrary::new();
-    let tenant = TenantId::default();
-    let limit: Arc<[u8]> = vec![b'x'; MAX_FILE_BYTES].into();
-    library.add_file(&tenant, record("file-1", "big.txt"), limit).await.unwrap();
-    let more: Arc<[u8]> = vec![b'x'; MAX_FILE_BYTES + 1].into();
-    let refused = library.add_file(&tenant, record("file-2", "bigger.txt"), more).await;
-    let expected = "the file exceeds the limit of 64 MiB";
-    assert_eq!(refused, Err(LibraryError::Refused(expected.to_owned())));
 }

@@ -1,7 +1,6 @@
 //! Search in uploaded files.
 //!
-//! [`FileSearch`] is the tool. A [`Library`] stores the files and finds chunks; [`MemoryLibrary`]
-//! is one in memory. An [`Indexer`] indexes files in the background: `text` detects the type, `pdf`
+//! [`FileSearch`] is the tool. A [`Library`] stores the files and finds chunks. An [`Indexer`] indexes files in the background: `text` detects the type, `pdf`
 //! extracts text from PDFs, `chunking` splits the text, and a [`DefaultAnalyzer`] computes the
 //! `words` and, with `embeddings`, the vectors.
 
@@ -9,12 +8,9 @@ mod analyzer;
 mod chunking;
 mod embeddings;
 mod indexer;
-mod memory;
 mod pdf;
 mod settings;
-mod tenant_library;
 mod text;
-mod uploads;
 mod words;
 
 use std::{collections::HashMap, fmt, sync::Arc};
@@ -32,9 +28,7 @@ pub use self::{
     analyzer::DefaultAnalyzer,
     embeddings::{Embeddings, EmbeddingsError, EmbeddingsOptions},
     indexer::Indexer,
-    memory::MemoryLibrary,
     pdf::PdfProgram,
-    uploads::MAX_FILE_BYTES,
 };
 
 /// Maximum number of queries per call.
