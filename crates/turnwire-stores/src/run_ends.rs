@@ -46,7 +46,7 @@ pub(crate) async fn store(
         return Ok(());
     }
     let pending_commands =
-        format!("delete from wishes where run_id in (select value from {})", dialect.texts("$1"));
+        format!("delete from commands where run_id in (select value from {})", dialect.texts("$1"));
     transaction.query(&pending_commands, &[Value::Texts(&ended)]).await?;
     let added = AddedEntries::of(runs.iter().filter(|(_, id, _)| ended.contains(&id.as_str())))?;
     if added.owners.is_empty() {
@@ -72,8 +72,8 @@ async fn store_in_one_statement(
 ) -> Result<(), DatabaseError> {
     let sql = format!(
         "with ended as ({end}),
-              gone as (delete from wishes using ended
-                       where wishes.tenant = ended.tenant and wishes.run_id = ended.id)
+              gone as (delete from commands using ended
+                       where commands.tenant = ended.tenant and commands.run_id = ended.id)
          insert into entries (tenant, run_id, conversation_id, id, entry)
          select ended.tenant, ended.id, ended.conversation_id, zipped.c2, zipped.c3
          from {} join ended on ended.id = zipped.c1 order by zipped.n",

@@ -149,7 +149,7 @@ impl Commands for Store {
     ) -> Result<(), StoreError> {
         // Locked, so that the run cannot end in between and leave the command behind.
         let sql = format!(
-            "insert into wishes (tenant, run_id, wish)
+            "insert into commands (tenant, run_id, command)
              select tenant, id, $3 from runs
              where tenant = $1 and id = $2 and state = 'active'{} returning id",
             self.0.database.dialect().for_update
@@ -169,10 +169,10 @@ impl Commands for Store {
 
     async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
         // Commands are few and runs are many; the query fixes the join order.
-        let sql = "select w.id, w.run_id, w.wish from wishes w
-                   where (select r.worker from runs r where r.id = w.run_id
-                          and r.tenant = w.tenant and r.state = 'active') = $1
-                   order by w.id";
+        let sql = "select c.id, c.run_id, c.command from commands c
+                   where (select r.worker from runs r where r.id = c.run_id
+                          and r.tenant = c.tenant and r.state = 'active') = $1
+                   order by c.id";
         let found = self.0.database.query(sql, &[Value::Text(&self.0.worker)]).await?;
         Ok(found.iter().filter_map(pending_command).collect())
     }
@@ -181,14 +181,14 @@ impl Commands for Store {
         &self,
         run_id: &RunId,
     ) -> Result<Vec<PendingCommand>, StoreError> {
-        let sql = "select id, run_id, wish from wishes where run_id = $1 order by id";
+        let sql = "select id, run_id, command from commands where run_id = $1 order by id";
         let found = self.0.database.query(sql, &[Value::Text(run_id.as_str())]).await?;
         Ok(found.iter().filter_map(pending_command).collect())
     }
 
     async fn acknowledge(&self, pending_commands: &[i64]) -> Result<(), StoreError> {
         let list = self.0.database.dialect().integers("$1");
-        let sql = format!("delete from wishes where id in (select value from {list})");
+        let sql = format!("delete from commands where id in (select value from {list})");
         self.0.database.query(&sql, &[Value::Integers(pending_commands)]).await?;
         Ok(())
     }

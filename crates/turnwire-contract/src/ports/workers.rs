@@ -215,7 +215,7 @@ impl Commands for SingleWorker {
         Ok(Vec::new())
     }
 
-    async fn acknowledge(&self, _wishes: &[i64]) -> Result<(), StoreError> {
+    async fn acknowledge(&self, _pending_commands: &[i64]) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -167,7 +167,7 @@ async fn a_command_of_a_newer_version_hides_no_other() {
         let run_id = RunId::from("run_1");
         backend
             .ask(
-                "insert into wishes (run_id, tenant, wish)
+                "insert into commands (run_id, tenant, command)
                  values ('run_1', 't', '{\"wish\":\"steer\",\"to\":\"the left\"}') returning run_id",
             )
             .await;

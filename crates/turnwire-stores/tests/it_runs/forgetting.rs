@@ -191,7 +191,7 @@ async fn a_continued_run_goes_with_the_last_that_continues_it() {
         let gone = store.finish(&run_id, done.clone(), Vec::new()).await;
         assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
         assert_eq!(store.list(&tenant(), 10).await.unwrap().len(), 4);
-        for table in ["run_events", "blobs", "wishes", "request_keys"] {
+        for table in ["run_events", "blobs", "commands", "request_keys"] {
             assert_eq!(backend.count(table).await, 0, "{table}");
         }
         // Whoever takes over a run that was continuing it must know what it had seen.

@@ -8,3 +8,4 @@ mod races;
 mod run_listing;
 mod support;
 mod takeovers;
+mod version_before;

@@ -23,7 +23,7 @@ pub async fn check<S: Workers + RunStore>(make: impl AsyncFn(usize, Duration) ->
     deaths_are_counted(&make(3, LEASE).await).await;
     a_wish_outlives_the_worker(&make(2, LEASE).await).await;
     a_wish_wakes_the_worker(&make(1, LEASE).await).await;
-    wishes_are_for_active_runs_of_ones_own(&make(2, LEASE).await).await;
+    commands_are_for_active_runs_of_ones_own(&make(2, LEASE).await).await;
     a_late_worker_beats_again(&make(2, LEASE).await).await;
     after_an_outage_everybody_gets_time(&make(2, LEASE).await).await;
     a_finished_run_is_nobodys(&make(2, LEASE).await).await;
@@ -204,7 +204,7 @@ async fn a_wish_wakes_the_worker<S: Workers + RunStore>(workers: &[S]) {
     woken.expect("C14: it is told");
 }
 
-async fn wishes_are_for_active_runs_of_ones_own<S: Workers + RunStore>(workers: &[S]) {
+async fn commands_are_for_active_runs_of_ones_own<S: Workers + RunStore>(workers: &[S]) {
     let [one, other] = workers else { panic!("two were asked for") };
     one.heartbeat().await.expect("it can be heard");
     let run_id = create(one, "run_own").await;
