@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const WINDOW: Duration = Duration::from_secs(15);
 
 /// Maximum number of runs per query.
-const MOST: usize = 2_000;
+const MAX_CHANGED: usize = 2_000;
 
 /// Number of changes that a slow reader may lag behind.
 const QUEUE: usize = 1_024;
@@ -66,7 +66,7 @@ impl Runs {
     }
 
     async fn start_feed(&self, tenant: &TenantId) -> Result<Changes, StoreError> {
-        let known = self.0.parts.store.changed(tenant, WINDOW, MOST).await?;
+        let known = self.0.parts.store.changed(tenant, WINDOW, MAX_CHANGED).await?;
         let (receiver, is_new) = self.0.feeds.open(tenant, QUEUE);
         if !is_new {
             // Another reader was faster.
@@ -115,7 +115,7 @@ impl Feed {
     }
 
     async fn poll(&mut self, engine: &Engine) {
-        let changed = match engine.parts.store.changed(&self.tenant, WINDOW, MOST).await {
+        let changed = match engine.parts.store.changed(&self.tenant, WINDOW, MAX_CHANGED).await {
             Ok(changed) => changed,
             Err(error) => {
                 debug!(%error, "feed of runs waits for the store");
@@ -123,7 +123,7 @@ impl Feed {
                 return;
             }
         };
-        let is_cut = changed.len() >= MOST;
+        let is_cut = changed.len() >= MAX_CHANGED;
         let (mut known, mut news) = (HashMap::new(), Vec::new());
         // Oldest change first.
         for run in changed.into_iter().rev() {

@@ -105,11 +105,11 @@ fn type_of(value: &Value) -> &'static str {
 
 /// Client input for use in a message: shortened, and without control characters.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
-    const MOST: usize = 64;
+    const MAX_CHARS: usize = 64;
     let is_tame = |c: char| !c.is_control();
-    if text.chars().count() <= MOST && text.chars().all(is_tame) {
+    if text.chars().count() <= MAX_CHARS && text.chars().all(is_tame) {
         return Cow::Borrowed(text);
     }
-    let begin: String = text.chars().filter(|c| is_tame(*c)).take(MOST).collect();
+    let begin: String = text.chars().filter(|c| is_tame(*c)).take(MAX_CHARS).collect();
     Cow::Owned(begin + "…")
 }

@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::api_error::ApiError;
 
 const USUAL: usize = 20;
-const MOST: usize = 100;
+const MAX_LIMIT: usize = 100;
 
 /// Query parameters of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, IntoParams)]
@@ -57,8 +57,8 @@ pub struct Page<T> {
 /// The number of entries of a page, if a client asks for `limit`.
 pub(crate) fn checked_limit(limit: Option<usize>) -> Result<usize, ApiError> {
     let limit = limit.unwrap_or(USUAL);
-    if !(1..=MOST).contains(&limit) {
-        let message = format!("`limit` must be between 1 and {MOST}.");
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        let message = format!("`limit` must be between 1 and {MAX_LIMIT}.");
         return Err(ApiError::bad_request("invalid_value", message).about("limit"));
     }
     Ok(limit)

@@ -35,7 +35,7 @@ use crate::{
 
 /// Lifetime of a link in seconds: the default, and the range.
 const USUAL_SECONDS: u64 = 24 * 60 * 60;
-const MOST_SECONDS: u64 = 30 * USUAL_SECONDS;
+const MAX_SECONDS: u64 = 30 * USUAL_SECONDS;
 
 /// How often an open stream checks that its link is still valid.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
@@ -126,8 +126,8 @@ async fn create(
 ) -> Result<Json<MadeShare>, ApiError> {
     let NewShare { expires_in_sec, redact } = typed(body)?;
     let seconds = expires_in_sec.unwrap_or(USUAL_SECONDS);
-    if !(1..=MOST_SECONDS).contains(&seconds) {
-        let message = format!("`expires_in_sec` must be between 1 and {MOST_SECONDS}.");
+    if !(1..=MAX_SECONDS).contains(&seconds) {
+        let message = format!("`expires_in_sec` must be between 1 and {MAX_SECONDS}.");
         return Err(ApiError::bad_request("invalid_value", message).about("expires_in_sec"));
     }
     let run_id = runs::find(&app, &caller, &id).await?;

@@ -131,7 +131,7 @@ async fn request(
     };
     let asked = now_micros();
     stream.write_all(request_bytes(options).as_bytes()).await?;
-    let mut answer = Answer::default();
+    let mut answer = StreamedAnswer::default();
     while !answer.is_over() {
         if !answer.read(&mut stream).await? {
             bail!("the stream is cut: {}", answer.beginning());
@@ -176,7 +176,7 @@ fn request_bytes(options: &DriveOptions) -> String {
 
 /// The bytes of an answer that are not searched yet, and what was found.
 #[derive(Debug, Default)]
-struct Answer {
+struct StreamedAnswer {
     chunks: Dechunked,
     bytes: Vec<u8>,
     n_words: usize,
@@ -189,7 +189,7 @@ thread_local! {
     static WORDS: [Finder<'static>; 2] = BEFORE_WORD.map(Finder::new);
 }
 
-impl Answer {
+impl StreamedAnswer {
     fn is_over(&self) -> bool {
         self.chunks.is_over
     }

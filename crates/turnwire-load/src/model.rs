@@ -65,12 +65,12 @@ async fn serve_connection(mut stream: TcpStream, options: &ModelOptions) -> anyh
                 continue;
             }
         };
-        match Manner::of(&body, options) {
-            Manner::AtOnce(n_words) => {
+        match AnswerPace::of(&body, options) {
+            AnswerPace::AtOnce(n_words) => {
                 let answer = whole_answer(dialect, n_words);
                 stream.write_all(&answer).await?;
             }
-            Manner::Paced { n_words, pause } => {
+            AnswerPace::Paced { n_words, pause } => {
                 paced_answer(&mut stream, dialect, n_words, pause).await?;
             }
         }
@@ -84,12 +84,12 @@ const MODELS: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
     \"object\":\"model\"}]}\n\n\n\n";
 
 /// How a model answers.
-enum Manner {
+enum AnswerPace {
     AtOnce(usize),
     Paced { n_words: usize, pause: Duration },
 }
 
-impl Manner {
+impl AnswerPace {
     fn of(body: &[u8], options: &ModelOptions) -> Self {
         let names = |name: &[u8]| memmem::find(body, name).is_some();
         if names(b"paced") {

@@ -164,7 +164,7 @@ fn translated<D: Dialect>(
     bytes: impl Stream<Item = reqwest::Result<bytes::Bytes>> + Unpin,
     translator: Translator<D>,
 ) -> impl Stream<Item = Translated> {
-    let state = Answer { bytes: Some(bytes), translator, waiting: VecDeque::new() };
+    let state = StreamedResponse { bytes: Some(bytes), translator, waiting: VecDeque::new() };
     stream::unfold(state, |mut answer| async {
         let part = answer.next().await?;
         Some((part, answer))
@@ -172,7 +172,7 @@ fn translated<D: Dialect>(
 }
 
 /// A response in progress.
-struct Answer<B, D> {
+struct StreamedResponse<B, D> {
     /// Dropped at the end of the answer, so that the provider can stop.
     bytes: Option<B>,
     translator: Translator<D>,
@@ -180,7 +180,7 @@ struct Answer<B, D> {
     waiting: VecDeque<Translated>,
 }
 
-impl<B, D> Answer<B, D>
+impl<B, D> StreamedResponse<B, D>
 where
     B: Stream<Item = reqwest::Result<bytes::Bytes>> + Unpin,
     D: Dialect,

@@ -113,7 +113,7 @@ async fn a_run_that_others_have_written_is_followed_at_once() {
     let tails = Arc::new(LiveTails::default());
     let run_id = RunId::from("run_1");
     written(&tails, 1..=1, 1);
-    let _seat = tails.subscribe(&tenant(), &run_id).unwrap();
+    let _subscription = tails.subscribe(&tenant(), &run_id).unwrap();
     assert!(tails.take_changes().is_empty());
     let run_key = Page { events: vec![recorded(2)], bytes: 1, n_rows: 1 };
     assert_eq!(tails.arrived(&run_id, &run_key), AddOutcome::Accepted);

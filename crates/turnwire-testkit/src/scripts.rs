@@ -38,7 +38,7 @@ pub struct RandomTurn {
     calls: Vec<RandomCall>,
     pause_before_calls: bool,
     interleaved: bool,
-    ending: Ending,
+    ending: AnswerEnd,
 }
 
 /// A call in the model's answer.
@@ -51,7 +51,7 @@ pub struct RandomCall {
 
 /// How the model's answer ends.
 #[derive(Debug, Clone)]
-pub enum Ending {
+pub enum AnswerEnd {
     /// Ends normally.
     Well,
     /// Ends at the length limit.
@@ -162,7 +162,7 @@ impl RandomRun {
 
 impl RandomTurn {
     fn script(&self) -> Turn {
-        if matches!(self.ending, Ending::Fails) {
+        if matches!(self.ending, AnswerEnd::Fails) {
             let message = "out of reach".to_owned();
             return Turn::fails(ModelError::Unavailable { message, retry_after: None });
         }
@@ -181,12 +181,12 @@ impl RandomTurn {
             turn = turn.part(part);
         }
         match self.ending {
-            Ending::Well | Ending::Fails => turn,
-            Ending::Length => turn.length_cut(),
-            Ending::Filter => turn.content_filter(),
-            Ending::Breaks => turn.breaks("the line went dead"),
-            Ending::Silently => turn.ends_silently(),
-            Ending::Never => turn.wait_forever(),
+            AnswerEnd::Well | AnswerEnd::Fails => turn,
+            AnswerEnd::Length => turn.length_cut(),
+            AnswerEnd::Filter => turn.content_filter(),
+            AnswerEnd::Breaks => turn.breaks("the line went dead"),
+            AnswerEnd::Silently => turn.ends_silently(),
+            AnswerEnd::Never => turn.wait_forever(),
         }
     }
 
@@ -237,13 +237,13 @@ fn any_turn() -> impl Strategy<Value = RandomTurn> {
         any::<bool>(),
         any::<bool>(),
         prop_oneof![
-            12 => Just(Ending::Well),
-            1 => Just(Ending::Length),
-            1 => Just(Ending::Filter),
-            1 => Just(Ending::Breaks),
-            1 => Just(Ending::Silently),
-            1 => Just(Ending::Never),
-            2 => Just(Ending::Fails),
+            12 => Just(AnswerEnd::Well),
+            1 => Just(AnswerEnd::Length),
+            1 => Just(AnswerEnd::Filter),
+            1 => Just(AnswerEnd::Breaks),
+            1 => Just(AnswerEnd::Silently),
+            1 => Just(AnswerEnd::Never),
+            2 => Just(AnswerEnd::Fails),
         ],
     )
         .prop_map(

@@ -237,8 +237,8 @@ pub fn frames<P: Projection>(journal: &RecordedEvents, mut projection: P) -> Vec
 
 /// Shortens long values for readability. Other tests compare whole values.
 fn brief(text: &str) -> String {
-    const MOST: usize = 900;
-    match text.char_indices().nth(MOST) {
+    const MAX_CHARS: usize = 900;
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}… ({} bytes)", text.split_at(end).0, text.len()),
         None => text.to_owned(),
     }

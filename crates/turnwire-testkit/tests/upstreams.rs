@@ -41,9 +41,9 @@ fn result(call_id: &str, output: &str, images: Vec<Image>) -> Item {
     }
 }
 
-type Heard = Result<Vec<Result<ModelPart, ModelError>>, ModelError>;
+type StreamResult = Result<Vec<Result<ModelPart, ModelError>>, ModelError>;
 
-async fn ask(model: &impl Model, prompt: Prompt) -> Heard {
+async fn ask(model: &impl Model, prompt: Prompt) -> StreamResult {
     Ok(model.stream(prompt).await?.collect().await)
 }
 
@@ -51,7 +51,7 @@ fn adapter(upstreams: &Upstreams) -> ChatCompletions {
     ChatCompletions::new(ChatCompletionsOptions::new(upstreams.model_url())).unwrap()
 }
 
-async fn both(prompt: Prompt) -> (Heard, Heard) {
+async fn both(prompt: Prompt) -> (StreamResult, StreamResult) {
     let upstreams = Upstreams::start(0).await.unwrap();
     let over_the_wire = ask(&adapter(&upstreams), prompt.clone()).await;
     (over_the_wire, ask(&Scripted::by_prompt(), prompt).await)
@@ -115,7 +115,7 @@ async fn the_place_in_the_script_survives_the_wire() {
 #[tokio::test]
 async fn calls_without_an_id_get_one() {
     let turns = json!([{ "calls": [{ "name": "add" }, { "name": "add" }] }]);
-    let ids = |heard: Heard| -> Vec<String> {
+    let ids = |heard: StreamResult| -> Vec<String> {
         let ids = heard.unwrap().into_iter().filter_map(|part| match part.unwrap() {
             ModelPart::CallStarted { id, .. } => Some(id.unwrap()),
             _ => None,

@@ -73,8 +73,9 @@ impl Cluster {
             let store = proxy
                 .as_ref()
                 .map(|proxy| format!("postgres://postgres@127.0.0.1:{}/postgres", proxy.port()));
-            let news = redis.as_ref().map(Redis::url);
-            let settings = settings(&models, tool_port, store.as_deref(), news.as_deref(), options);
+            let fanout = redis.as_ref().map(Redis::url);
+            let settings =
+                settings(&models, tool_port, store.as_deref(), fanout.as_deref(), options);
             let config = folder.join(format!("node-{index}.toml"));
             std::fs::write(&config, settings)?;
             let log = folder.join(format!("node-{index}.log"));
@@ -263,7 +264,7 @@ fn settings(
     models: &str,
     tool_port: u16,
     store: Option<&str>,
-    news: Option<&str>,
+    fanout: Option<&str>,
     options: &Options,
 ) -> String {
     let lease_ms = options.lease_ms;
@@ -271,10 +272,10 @@ fn settings(
         Some(url) => format!("[store]\nurl = \"{url}\"\nlease_ms = {lease_ms}\n\n"),
         None => "[store]\nurl = \"memory:\"\n\n".to_owned(),
     };
-    let news = news.map(|url| format!("[fanout]\nurl = \"{url}\"\n\n"));
-    let news = news.unwrap_or_default();
+    let fanout = fanout.map(|url| format!("[fanout]\nurl = \"{url}\"\n\n"));
+    let fanout = fanout.unwrap_or_default();
     format!(
-        "{store}{news}[limits]\nmax_recoveries = 1000\n\n[models.default]\nkind = \"chat_completions\"\nbase_url = \"{models}\"\n\
+        "{store}{fanout}[limits]\nmax_recoveries = 1000\n\n[models.default]\nkind = \"chat_completions\"\nbase_url = \"{models}\"\n\
          model = \"scripted\"\n\n[mcp_servers.tools]\nurl = \
          \"http://127.0.0.1:{tool_port}/mcp\"\nenabled_tools = [\"look\", \"deposit\", \"send\", \
          \"risky\", \"sly\"]\nrequire_approval = [\"risky\"]\ntools.look = {{ effect = \"pure\" \

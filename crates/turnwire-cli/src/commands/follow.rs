@@ -11,7 +11,7 @@ use crate::{
     signals::listen,
     telemetry,
     terminal::{Look, Streams},
-    watch::{Answering, Asker, Ending, WithoutTerminal, asker, watch},
+    watch::{Answering, Asker, WatchEnd, WithoutTerminal, asker, watch},
 };
 
 pub(crate) fn follow(arguments: &FollowArguments, environment: &Environment) -> Exit {
@@ -43,7 +43,7 @@ async fn watch_run(
     run_id: &RunId,
     look: Look,
     asker: Asker,
-) -> Result<Ending, Problem> {
+) -> Result<WatchEnd, Problem> {
     let mut signals = listen()?;
     let run = server_client::follow(client, run_id);
     let ending = watch(run, look, asker, &mut signals, async {}).await?;

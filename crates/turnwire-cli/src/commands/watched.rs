@@ -10,7 +10,7 @@ use crate::{
     exit::{Exit, Problem},
     server_client::ServerClient,
     terminal::tell,
-    watch::Ending,
+    watch::WatchEnd,
 };
 
 /// Maximum duration of the shutdown: enough to stop tool server processes, and too short to notice.
@@ -29,14 +29,14 @@ pub(crate) fn refuse_with_server(given: &[(bool, &str)]) -> Result<(), Problem> 
 
 /// The exit code of a run that was watched. `describe` words an outcome that is no success.
 pub(crate) fn exit_of(
-    ending: Ending,
+    ending: WatchEnd,
     describe: impl FnOnce(&RunOutcome) -> Problem,
 ) -> Result<Exit, Problem> {
     match ending {
-        Ending::Left(signal) => Ok(signal.into()),
-        Ending::NobodyReads | Ending::Detached => Ok(Exit::Done),
-        Ending::NeedsPerson => Ok(Exit::NeedsPerson),
-        Ending::Over { outcome, stopped_by, .. } => match outcome {
+        WatchEnd::Left(signal) => Ok(signal.into()),
+        WatchEnd::NobodyReads | WatchEnd::Detached => Ok(Exit::Done),
+        WatchEnd::NeedsPerson => Ok(Exit::NeedsPerson),
+        WatchEnd::Over { outcome, stopped_by, .. } => match outcome {
             RunOutcome::Completed => Ok(Exit::Done),
             // Stopped by somebody else, it is stopped all the same.
             RunOutcome::Cancelled => Ok(stopped_by.map_or(Exit::Failed, Exit::from)),
@@ -56,17 +56,17 @@ pub(crate) fn after_end(outcome: &RunOutcome) -> Problem {
 }
 
 /// After a run was left, says how to come back to it.
-pub(crate) fn tell_how_to_go_on(ending: &Ending, run_id: &RunId, client: &ServerClient) {
+pub(crate) fn tell_how_to_go_on(ending: &WatchEnd, run_id: &RunId, client: &ServerClient) {
     let base = client.base();
     match ending {
-        Ending::Detached => {
+        WatchEnd::Detached => {
             tell(&format!("detached. Follow with: turnwire follow {run_id} --server {base}"));
             tell(&format!("Stop with: turnwire runs cancel {run_id} --server {base}"));
         }
-        Ending::NeedsPerson => {
+        WatchEnd::NeedsPerson => {
             tell("the run waits for a person, and there is no terminal to ask one");
             tell(&format!("Answer with: turnwire follow {run_id} --server {base}"));
         }
-        Ending::Over { .. } | Ending::Left(_) | Ending::NobodyReads => {}
+        WatchEnd::Over { .. } | WatchEnd::Left(_) | WatchEnd::NobodyReads => {}
     }
 }

@@ -46,19 +46,19 @@ pub(super) fn mcp(table: Table, file: &SettingsFile, mistakes: &mut Vec<String>)
     let folder = file.path.parent().unwrap_or(Path::new(""));
     let files = raw.files.unwrap_or_default().iter().map(|name| folder.join(name)).collect();
     let on_request = raw.on_request.unwrap_or_default().into_iter().enumerate();
-    let on_request = on_request.filter_map(|(n, table)| welcome(n, table, mistakes)).collect();
+    let on_request = on_request.filter_map(|(n, table)| url_rule(n, table, mistakes)).collect();
     McpSection { files, on_request }
 }
 
-fn welcome(n: usize, table: Table, mistakes: &mut Vec<String>) -> Option<UrlRule> {
+fn url_rule(n: usize, table: Table, mistakes: &mut Vec<String>) -> Option<UrlRule> {
     let path = format!("mcp.on_request[{n}]");
     let raw: RawOnRequest = read_table(&format!("{path}."), table, mistakes);
     let Some(url) = raw.url else {
         mistakes.push(format!("{path}: say `url`, where servers of requests may be"));
         return None;
     };
-    let welcome = match UrlRule::at(&url) {
-        Ok(welcome) => welcome,
+    let url_rule = match UrlRule::at(&url) {
+        Ok(url_rule) => url_rule,
         Err(why) => {
             mistakes.push(format!("{path}.url: `{url}`: {why}"));
             return None;
@@ -66,9 +66,9 @@ fn welcome(n: usize, table: Table, mistakes: &mut Vec<String>) -> Option<UrlRule
     };
     Some(match raw.tenants {
         Some(tenants) => {
-            welcome.only_for(tenants.iter().map(|name| name.as_str().into()).collect())
+            url_rule.only_for(tenants.iter().map(|name| name.as_str().into()).collect())
         }
-        None => welcome,
+        None => url_rule,
     })
 }
 

@@ -95,7 +95,7 @@ impl Keyboard {
         woken.set_nonblocking(true).ok()?;
         let (sender, requests) = requests::channel();
         let (output, input) = mpsc::channel(MAX_QUEUED);
-        let reader = Reader {
+        let reader = TerminalReader {
             typed: Vec::new(),
             terminal,
             usual_mode,
@@ -163,7 +163,7 @@ impl Drop for TerminalMode {
     }
 }
 
-struct Reader {
+struct TerminalReader {
     terminal: File,
     /// Mode of the terminal before it was opened here.
     usual_mode: Termios,
@@ -178,7 +178,7 @@ struct Reader {
 }
 
 /// What the reader waited for.
-enum Waited {
+enum WaitResult {
     Request,
     Input,
     Nothing,
@@ -191,7 +191,7 @@ enum LineRead {
     Unfinished,
 }
 
-impl Reader {
+impl TerminalReader {
     fn run(mut self) {
         let mut open = None;
         while let Some(next) = self.step(open) {
@@ -206,8 +206,8 @@ impl Reader {
     fn step(&mut self, open: Option<u64>) -> Option<Option<u64>> {
         self.set_key_mode(open.is_none());
         match self.wait(open.is_some()) {
-            Waited::Request => self.take_requests(open),
-            Waited::Input => {
+            WaitResult::Request => self.take_requests(open),
+            WaitResult::Input => {
                 let input = match open {
                     Some(request) => match self.line() {
                         LineRead::Unfinished => return Some(open),
@@ -220,7 +220,7 @@ impl Reader {
                 }
                 Some(None)
             }
-            Waited::Nothing => Some(open),
+            WaitResult::Nothing => Some(open),
         }
     }
 
@@ -253,7 +253,7 @@ impl Reader {
         }
     }
 
-    fn wait(&self, has_question: bool) -> Waited {
+    fn wait(&self, has_question: bool) -> WaitResult {
         let reads = has_question || self.reads_keys_now;
         let may_read = reads && self.is_in_foreground();
         let mut both = [
@@ -271,9 +271,9 @@ impl Reader {
         let is_ready = |fd: Option<&PollFd>| fd.and_then(PollFd::any).unwrap_or(false);
         // Requests first: what was typed after a question appeared is its answer.
         match polled {
-            Ok(_) if is_ready(both.first()) => Waited::Request,
-            Ok(_) if may_read && is_ready(both.get(1)) => Waited::Input,
-            Ok(_) | Err(_) => Waited::Nothing,
+            Ok(_) if is_ready(both.first()) => WaitResult::Request,
+            Ok(_) if may_read && is_ready(both.get(1)) => WaitResult::Input,
+            Ok(_) | Err(_) => WaitResult::Nothing,
         }
     }
 

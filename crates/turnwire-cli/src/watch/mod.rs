@@ -46,7 +46,7 @@ const KEYS_OF_SERVER: &str =
     "keys: esc or ctrl-c stops the run, ctrl-b detaches, o shows the last call in full";
 
 /// Why a run is no longer watched.
-pub(crate) enum Ending {
+pub(crate) enum WatchEnd {
     /// The run ended.
     Over { answer: String, outcome: RunOutcome, stopped_by: Option<Signal> },
     /// A second signal ended the wait.
@@ -76,14 +76,14 @@ pub(crate) fn asker(
     Asker::new(keyboard, editor.is_some(), look.paint, answering)
 }
 
-/// Watches `run`. `put_away` is awaited together with the display after the end of the run.
+/// Watches `run`. `clean_up` is awaited together with the display after the end of the run.
 pub(crate) async fn watch(
     run: OpenRun,
     look: Look,
     asker: Asker,
     signals: &mut Signals,
-    put_away: impl Future<Output = ()>,
-) -> Result<Ending, Problem> {
+    clean_up: impl Future<Output = ()>,
+) -> Result<WatchEnd, Problem> {
     let mut watch = Watch {
         id: run.id,
         control: run.control,
@@ -102,13 +102,13 @@ pub(crate) async fn watch(
     // Gives the terminal back.
     drop(asker);
     let close = async {
-        let (closed, ()) = tokio::join!(display.close(), put_away);
+        let (closed, ()) = tokio::join!(display.close(), clean_up);
         closed
     };
     tokio::select! {
         biased;
         // The run is over, so a signal ends the process.
-        signal = signals.next() => return Ok(Ending::Left(signal)),
+        signal = signals.next() => return Ok(WatchEnd::Left(signal)),
         closed = close => if let Err(error) = closed {
             return unwritten(&error);
         },
@@ -116,7 +116,7 @@ pub(crate) async fn watch(
     let Some(outcome) = answer.outcome().cloned() else {
         return Err(Problem::failure("the journal of the run ends before the run does"));
     };
-    Ok(Ending::Over { answer: answer.text().to_owned(), outcome, stopped_by })
+    Ok(WatchEnd::Over { answer: answer.text().to_owned(), outcome, stopped_by })
 }
 
 struct Watch {
@@ -138,7 +138,7 @@ impl Watch {
         &mut self,
         events: &mut futures::stream::BoxStream<'static, Result<RunUpdate, Problem>>,
         signals: &mut Signals,
-    ) -> Result<Option<Ending>, Problem> {
+    ) -> Result<Option<WatchEnd>, Problem> {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
@@ -147,7 +147,7 @@ impl Watch {
                 biased;
                 signal = signals.next() => {
                     if self.stopped_by.is_some() {
-                        return Ok(Some(Ending::Left(signal)));
+                        return Ok(Some(WatchEnd::Left(signal)));
                     }
                     self.stop(signal);
                 }
@@ -155,7 +155,7 @@ impl Watch {
                     Input::Key(Key::Escape) if self.stopped_by.is_some() => {}
                     Input::Key(Key::Escape) => self.stop(Signal::Interrupt),
                     Input::Key(Key::CtrlB) if self.control.outlives_us() => {
-                        return Ok(Some(Ending::Detached));
+                        return Ok(Some(WatchEnd::Detached));
                     }
                     Input::Key(Key::CtrlB) => self.updates.push_back(notice(CANNOT_DETACH)),
                     Input::Key(Key::Open) => self.updates.push_back(DisplayUpdate::LastCall),
@@ -177,12 +177,12 @@ impl Watch {
                         let given = self.asker.note(&recorded, &mut self.updates);
                         self.give(given).await?;
                         if self.asker.must_leave() {
-                            return Ok(Some(Ending::NeedsPerson));
+                            return Ok(Some(WatchEnd::NeedsPerson));
                         }
                     }
                     DisplayStep::Updated => {}
                     DisplayStep::Ended => return Ok(None),
-                    DisplayStep::NoDisplay => return Ok(Some(Ending::NobodyReads)),
+                    DisplayStep::NoDisplay => return Ok(Some(WatchEnd::NobodyReads)),
                 }
             }
         }
@@ -216,21 +216,21 @@ impl Watch {
     }
 
     /// Leaves a run that is not over, with everything displayed that was read of it.
-    async fn leave(self, ending: Ending, signals: &mut Signals) -> Result<Ending, Problem> {
+    async fn leave(self, ending: WatchEnd, signals: &mut Signals) -> Result<WatchEnd, Problem> {
         let Self { id, control, asker, display, .. } = self;
         drop(asker);
         match ending {
-            Ending::NobodyReads => {
+            WatchEnd::NobodyReads => {
                 tokio::select! {
-                    signal = signals.next() => return Ok(Ending::Left(signal)),
+                    signal = signals.next() => return Ok(WatchEnd::Left(signal)),
                     () = control.abandon() => {}
                 }
                 match display.close().await {
-                    Ok(()) => Ok(Ending::NobodyReads),
+                    Ok(()) => Ok(WatchEnd::NobodyReads),
                     Err(error) => unwritten(&error),
                 }
             }
-            Ending::Detached | Ending::NeedsPerson => {
+            WatchEnd::Detached | WatchEnd::NeedsPerson => {
                 tracing::debug!(run_id = %id, "left the run");
                 match display.close().await {
                     Ok(()) => Ok(ending),
@@ -238,7 +238,7 @@ impl Watch {
                 }
             }
             // The terminal may hang, so it is not waited for.
-            Ending::Left(_) | Ending::Over { .. } => Ok(ending),
+            WatchEnd::Left(_) | WatchEnd::Over { .. } => Ok(ending),
         }
     }
 }
@@ -247,9 +247,9 @@ fn notice(text: &str) -> DisplayUpdate {
     DisplayUpdate::Notice(text.to_owned())
 }
 
-fn unwritten(error: &io::Error) -> Result<Ending, Problem> {
+fn unwritten(error: &io::Error) -> Result<WatchEnd, Problem> {
     match error.kind() {
-        ErrorKind::BrokenPipe => Ok(Ending::NobodyReads),
+        ErrorKind::BrokenPipe => Ok(WatchEnd::NobodyReads),
         _ => Err(Problem::failure(format!("the answer could not be written: {error}"))),
     }
 }

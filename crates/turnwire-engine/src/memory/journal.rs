@@ -164,7 +164,7 @@ impl Journal for MemoryJournal {
         after: Seq,
     ) -> Result<EventStream, JournalError> {
         let journal = self.journal(tenant, run_id)?;
-        let reader = Reader { journal, after, ready: VecDeque::new() };
+        let reader = JournalReader { journal, after, ready: VecDeque::new() };
         Ok(Box::pin(stream::unfold(Some(reader), |reader| async move {
             let mut reader = reader?;
             let recorded = reader.next().await;
@@ -194,13 +194,13 @@ impl Journal for MemoryJournal {
 
 /// A reader is a position in a journal. It buffers nothing between reads.
 #[derive(Debug)]
-struct Reader {
+struct JournalReader {
     journal: Arc<RunJournal>,
     after: Seq,
     ready: VecDeque<Arc<RecordedEvent>>,
 }
 
-impl Reader {
+impl JournalReader {
     async fn next(&mut self) -> Arc<RecordedEvent> {
         loop {
             if let Some(recorded) = self.ready.pop_front() {

@@ -30,7 +30,7 @@ pub(super) const MAX_VALUE: usize = 512;
 const DAYS: RangeInclusive<u32> = 1..=365;
 
 /// Range of `max_chunk_size_tokens`.
-const PASSAGE_TOKENS: RangeInclusive<u32> = 100..=4_096;
+const CHUNK_TOKENS: RangeInclusive<u32> = 100..=4_096;
 
 /// Request body for creating or updating a vector store. An update does not change omitted fields.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -196,9 +196,9 @@ fn read_chunking_at(body: Option<ChunkingBody>, at: &str) -> Result<Chunking, Ap
     let tokens = tokens.ok_or_else(|| {
         ApiError::from(ClientError::missing(format!("{at}chunking_strategy.static")))
     })?;
-    let max_tokens = tokens.max_chunk_size_tokens.filter(|n| PASSAGE_TOKENS.contains(n));
+    let max_tokens = tokens.max_chunk_size_tokens.filter(|n| CHUNK_TOKENS.contains(n));
     let max_tokens = max_tokens.ok_or_else(|| {
-        let (least, most) = (PASSAGE_TOKENS.start(), PASSAGE_TOKENS.end());
+        let (least, most) = (CHUNK_TOKENS.start(), CHUNK_TOKENS.end());
         invalid("static.max_chunk_size_tokens", format!("must be between {least} and {most}"))
     })?;
     let overlap_tokens = tokens.chunk_overlap_tokens.filter(|n| *n <= max_tokens / 2);

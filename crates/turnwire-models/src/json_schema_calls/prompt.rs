@@ -152,7 +152,7 @@ fn items(items: &[Arc<Item>], has_tools: bool, may_answer: bool) -> Vec<Arc<Item
     let mut names: BTreeMap<&CallId, &str> = BTreeMap::new();
     let mut rewritten = Vec::with_capacity(items.len());
     for (n, item) in items.iter().enumerate() {
-        let is_news = has_tools && may_answer && n + 1 == items.len();
+        let is_new = has_tools && may_answer && n + 1 == items.len();
         rewritten.push(match item.as_ref() {
             // Earlier answers have the same format as the requested one.
             Item::Message { role: Role::Assistant, content } if has_tools => {
@@ -168,7 +168,7 @@ fn items(items: &[Arc<Item>], has_tools: bool, may_answer: bool) -> Vec<Arc<Item
             Item::CallResult { call_id, output, images, failed, .. } => {
                 let name = names.get(call_id).copied().unwrap_or("?");
                 let how = if *failed { "failed" } else { "returned" };
-                let hint = if is_news { WHAT_NOW } else { "" };
+                let hint = if is_new { WHAT_NOW } else { "" };
                 let text = format!("The tool `{name}` {how}:\n{output}{hint}");
                 let pictures = images.iter().map(|image| Content::image(image.data_url()));
                 let content = std::iter::once(Content::text(text)).chain(pictures).collect();

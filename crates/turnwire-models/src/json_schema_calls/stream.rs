@@ -38,7 +38,7 @@ impl AnswerReader {
             Ok(ModelPart::Text(text)) => {
                 self.written.push_str(&text);
                 self.look();
-                self.news()
+                self.new_parts()
             }
             Ok(ModelPart::Finished(finish)) => self.finish(finish),
             other => vec![other],
@@ -64,7 +64,7 @@ impl AnswerReader {
     }
 
     /// Returns the parts that are known so far.
-    fn news(&mut self) -> Vec<Part> {
+    fn new_parts(&mut self) -> Vec<Part> {
         match self.shape {
             Shape::Open => Vec::new(),
             Shape::Words => {
@@ -129,7 +129,7 @@ impl AnswerReader {
     fn last_words(&mut self) -> Vec<Part> {
         let Shape::Object(begin) = self.shape else {
             self.shape = Shape::Words;
-            return self.news();
+            return self.new_parts();
         };
         let object = self.written.get(begin..).unwrap_or_default();
         // Text after the object, such as the end of a code fence, is ignored.
@@ -167,6 +167,6 @@ impl AnswerReader {
             return vec![Ok(ModelPart::CallArguments { key: KEY, text })];
         }
         self.shape = Shape::Words;
-        self.news()
+        self.new_parts()
     }
 }

@@ -115,7 +115,7 @@ struct ScriptTurn {
     text: Pieces,
     refusal: Pieces,
     calls: Vec<ScriptCall>,
-    finish: Ending,
+    finish: PromptedEnd,
     pause_ms: u64,
     pace_ms: u64,
     error: Option<ScriptError>,
@@ -158,11 +158,11 @@ impl ScriptTurn {
         }
         match (error, self.finish) {
             (Some(error), _) => turn.ends_with(error),
-            (None, Ending::ByItself) => turn,
-            (None, Ending::Length) => turn.length_cut(),
-            (None, Ending::ContentFilter) => turn.content_filter(),
-            (None, Ending::Silent) => turn.ends_silently(),
-            (None, Ending::Never) => turn.wait_forever(),
+            (None, PromptedEnd::ByItself) => turn,
+            (None, PromptedEnd::Length) => turn.length_cut(),
+            (None, PromptedEnd::ContentFilter) => turn.content_filter(),
+            (None, PromptedEnd::Silent) => turn.ends_silently(),
+            (None, PromptedEnd::Never) => turn.wait_forever(),
         }
     }
 
@@ -231,7 +231,7 @@ impl From<OneOrMany> for Pieces {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Ending {
+enum PromptedEnd {
     #[default]
     #[serde(alias = "stop", alias = "tool_calls")]
     ByItself,

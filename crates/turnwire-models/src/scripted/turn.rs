@@ -16,7 +16,7 @@ const ARGUMENT_PIECE: usize = 5;
 #[derive(Debug, Clone, Default)]
 pub struct Turn {
     steps: Vec<Step>,
-    ending: Ending,
+    ending: TurnEnd,
     next_key: u32,
     told_usage: bool,
 }
@@ -30,7 +30,7 @@ impl Turn {
     /// Creates a turn that fails before the stream starts, as when the provider rejects the
     /// request.
     pub fn fails(error: ModelError) -> Self {
-        Self { ending: Ending::BeforeTheStream(error), ..Self::default() }
+        Self { ending: TurnEnd::BeforeTheStream(error), ..Self::default() }
     }
 
     /// Adds a text in one part.
@@ -99,7 +99,7 @@ impl Turn {
                 self.next_key = self.next_key.max(key.saturating_add(1));
             }
             ModelPart::Usage(_) => self.told_usage = true,
-            ModelPart::Finished(_) => self.ending = Ending::Silent,
+            ModelPart::Finished(_) => self.ending = TurnEnd::Silent,
             _ => {}
         }
         self.step(Step::Say(part))
@@ -107,12 +107,12 @@ impl Turn {
 
     /// Ends at the maximum length.
     pub fn length_cut(self) -> Self {
-        self.ending(Ending::Finished(Finish::Length))
+        self.ending(TurnEnd::Finished(Finish::Length))
     }
 
     /// Ends by the content filter.
     pub fn content_filter(self) -> Self {
-        self.ending(Ending::Finished(Finish::ContentFilter))
+        self.ending(TurnEnd::Finished(Finish::ContentFilter))
     }
 
     /// Ends with a broken stream.
@@ -122,27 +122,27 @@ impl Turn {
 
     /// Ends with an error after the output.
     pub fn ends_with(self, error: ModelError) -> Self {
-        self.ending(Ending::Error(error))
+        self.ending(TurnEnd::Error(error))
     }
 
     /// Ends without a finish, which violates the contract of a model.
     pub fn ends_silently(self) -> Self {
-        self.ending(Ending::Silent)
+        self.ending(TurnEnd::Silent)
     }
 
     pub(super) fn into_steps(self, prompt: &Prompt) -> Result<VecDeque<Step>, ModelError> {
         let default_usage = (!self.told_usage).then(|| self.usage_by_words(prompt));
         let mut steps = VecDeque::from(self.steps);
         let finish = match self.ending {
-            Ending::BeforeTheStream(error) => return Err(error),
-            Ending::Error(error) => {
+            TurnEnd::BeforeTheStream(error) => return Err(error),
+            TurnEnd::Error(error) => {
                 steps.push_back(Step::Fail(error));
                 return Ok(steps);
             }
-            Ending::Silent => return Ok(steps),
-            Ending::Finished(finish) => finish,
-            Ending::ByItself if self.next_key > 0 => Finish::CalledTools,
-            Ending::ByItself => Finish::Answered,
+            TurnEnd::Silent => return Ok(steps),
+            TurnEnd::Finished(finish) => finish,
+            TurnEnd::ByItself if self.next_key > 0 => Finish::CalledTools,
+            TurnEnd::ByItself => Finish::Answered,
         };
         steps.extend(default_usage.map(|usage| Step::Say(ModelPart::Usage(usage))));
         steps.push_back(Step::Say(ModelPart::Finished(finish)));
@@ -167,7 +167,7 @@ impl Turn {
         self
     }
 
-    fn ending(mut self, ending: Ending) -> Self {
+    fn ending(mut self, ending: TurnEnd) -> Self {
         self.ending = ending;
         self
     }
@@ -204,7 +204,7 @@ pub(super) enum Step {
 }
 
 #[derive(Debug, Clone, Default)]
-enum Ending {
+enum TurnEnd {
     #[default]
     ByItself,
     Finished(Finish),

@@ -9,5 +9,5 @@
 
 mod journal;
 mod journals;
-mod news;
+mod notifications;
 mod proxy;

@@ -16,7 +16,7 @@ const URL_CITATION: &str = "url_citation";
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct MessageSoFar {
-    said: Said,
+    message: MessageContent,
     /// How much of it was said before the current turn.
     before_turn: Amounts,
     /// How much of each message and reasoning item was received.
@@ -25,7 +25,7 @@ pub(super) struct MessageSoFar {
 
 /// What the turns have said.
 #[derive(Debug, Clone, Default)]
-struct Said {
+struct MessageContent {
     content: String,
     refusal: String,
     reasoning: String,
@@ -34,7 +34,7 @@ struct Said {
     calls: Vec<(CallId, CompletionToolCall)>,
 }
 
-/// How much was said at some moment, in the order of [`Said`].
+/// How much was said at some moment, in the order of [`MessageContent`].
 #[derive(Debug, Clone, Copy, Default)]
 struct Amounts {
     content: usize,
@@ -45,7 +45,7 @@ struct Amounts {
     calls: usize,
 }
 
-impl Said {
+impl MessageContent {
     fn amounts(&self) -> Amounts {
         Amounts {
             content: self.content.len(),
@@ -77,13 +77,13 @@ struct ItemSoFar {
 
 impl MessageSoFar {
     pub(super) fn begin_turn(&mut self) {
-        self.before_turn = self.said.amounts();
+        self.before_turn = self.message.amounts();
     }
 
     /// Forgets the current turn. Returns whether it had calls.
     pub(super) fn withdraw_turn(&mut self) -> bool {
-        let had_calls = self.said.calls.len() > self.before_turn.calls;
-        self.said.cut_to(self.before_turn);
+        let had_calls = self.message.calls.len() > self.before_turn.calls;
+        self.message.cut_to(self.before_turn);
         had_calls
     }
 
@@ -94,7 +94,7 @@ impl MessageSoFar {
 
     pub(super) fn add_text(&mut self, item_id: &ItemId, text: &str) {
         let item = self.items.entry(item_id.clone()).or_default();
-        let content = &mut self.said.content;
+        let content = &mut self.message.content;
         if item.text_bytes == 0 {
             if !content.is_empty() && !content.ends_with('\n') {
                 content.push_str(BETWEEN_TURNS);
@@ -107,24 +107,24 @@ impl MessageSoFar {
 
     pub(super) fn add_refusal(&mut self, item_id: &ItemId, text: &str) {
         self.items.entry(item_id.clone()).or_default().refusal_bytes += text.len();
-        self.said.refusal.push_str(text);
+        self.message.refusal.push_str(text);
     }
 
     pub(super) fn add_reasoning(&mut self, item_id: &ItemId, text: &str) {
         self.items.entry(item_id.clone()).or_default().text_bytes += text.len();
-        self.said.reasoning.push_str(text);
+        self.message.reasoning.push_str(text);
     }
 
     pub(super) fn add_logprobs(&mut self, logprobs: &[TokenLogprob]) {
-        self.said.logprobs.extend_from_slice(logprobs);
+        self.message.logprobs.extend_from_slice(logprobs);
     }
 
     pub(super) fn logprobs(&self) -> &[TokenLogprob] {
-        &self.said.logprobs
+        &self.message.logprobs
     }
 
     pub(super) fn add_citation(&mut self, citation: Value) {
-        self.said.citations.push(citation);
+        self.message.citations.push(citation);
     }
 
     /// Characters of the content before the text of this item.
@@ -140,7 +140,7 @@ impl MessageSoFar {
     }
 
     pub(super) fn has_calls(&self) -> bool {
-        !self.said.calls.is_empty()
+        !self.message.calls.is_empty()
     }
 
     /// Adds a call. Returns its index, and whether it is a custom tool.
@@ -154,13 +154,13 @@ impl MessageSoFar {
             let function = CalledFunction { name, arguments: String::new() };
             CompletionToolCall::Function { id, function }
         };
-        self.said.calls.push((call_id.clone(), call));
-        (self.said.calls.len() - 1, is_custom)
+        self.message.calls.push((call_id.clone(), call));
+        (self.message.calls.len() - 1, is_custom)
     }
 
     /// Adds to the arguments of a call. Returns its index, and whether it is a custom tool.
     pub(super) fn add_arguments(&mut self, call_id: &CallId, text: &str) -> Option<(usize, bool)> {
-        let mut calls = self.said.calls.iter_mut().enumerate();
+        let mut calls = self.message.calls.iter_mut().enumerate();
         let (index, (_, call)) = calls.find(|(_, (id, _))| id == call_id)?;
         call.arguments().push_str(text);
         Some((index, matches!(call, CompletionToolCall::Custom { .. })))
@@ -168,13 +168,13 @@ impl MessageSoFar {
 
     /// The rest of the finished arguments that no delta has brought, if there is any.
     pub(super) fn missing_arguments(&mut self, call_id: &CallId, whole: &str) -> Option<String> {
-        let (_, call) = self.said.calls.iter_mut().find(|(id, _)| id == call_id)?;
+        let (_, call) = self.message.calls.iter_mut().find(|(id, _)| id == call_id)?;
         let rest = whole.strip_prefix(call.arguments().as_str())?;
         (!rest.is_empty()).then(|| rest.to_owned())
     }
 
     pub(super) fn whole(&self) -> CompletionMessage {
-        let Said { content, refusal, reasoning, citations, calls, .. } = &self.said;
+        let MessageContent { content, refusal, reasoning, citations, calls, .. } = &self.message;
         let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         let content = some(content);
         let says_nothing = content.is_none() && refusal.is_empty() && calls.is_empty();

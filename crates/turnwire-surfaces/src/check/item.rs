@@ -366,11 +366,11 @@ fn text_of_part(part: &Value) -> Option<&str> {
 
 /// The end of a text, which is where two of them usually differ.
 fn shown(text: &str) -> String {
-    const MOST: usize = 40;
+    const MAX_CHARS: usize = 40;
     let n_chars = text.chars().count();
-    if n_chars <= MOST {
+    if n_chars <= MAX_CHARS {
         return format!("{text:?}");
     }
-    let end: String = text.chars().skip(n_chars - MOST).collect();
+    let end: String = text.chars().skip(n_chars - MAX_CHARS).collect();
     format!("{n_chars} characters ending in {end:?}")
 }

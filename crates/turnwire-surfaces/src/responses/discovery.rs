@@ -5,7 +5,7 @@ use turnwire_contract::{DiscoveryOutcome, Failure, ItemId, ToolSpec};
 use super::{
     event::{Note, ResponseEvent, ToolFrame},
     item::{McpListToolsItem, McpListedTool, OutputItem},
-    projection::{Responses, Spoken, Stage},
+    projection::{ItemState, ResponseWriter, Responses},
 };
 
 impl Responses {
@@ -17,9 +17,9 @@ impl Responses {
         };
         let place = self.opened(item_id, new)?;
         if is_new {
-            let note = Note::at(self.stage.at);
-            let frame = self.stage.question_frame(place, item_id, note);
-            self.stage.send_tool(ResponseEvent::McpListToolsInProgress, frame);
+            let note = Note::at(self.writer.at);
+            let frame = self.writer.question_frame(place, item_id, note);
+            self.writer.send_tool(ResponseEvent::McpListToolsInProgress, frame);
         }
         Some(place)
     }
@@ -34,12 +34,12 @@ impl Responses {
         if let DiscoveryOutcome::Listed { tools } = outcome {
             self.discovered.extend(tools.iter().cloned());
         }
-        self.stage.answer(place, item_id, outcome);
-        self.spoken.insert(item_id.clone(), Spoken::Closed);
+        self.writer.answer(place, item_id, outcome);
+        self.spoken.insert(item_id.clone(), ItemState::Closed);
     }
 }
 
-impl Stage {
+impl ResponseWriter {
     fn question_at(&mut self, place: usize) -> Option<&mut McpListToolsItem> {
         let Some(OutputItem::McpListTools(question)) = self.response.output.get_mut(place) else {
             return None;

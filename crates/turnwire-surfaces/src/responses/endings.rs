@@ -9,11 +9,11 @@ use super::{
     ids,
     item::{FunctionCallOutputItem, ItemNote, ItemStatus, OutputItem},
     outcome::{self, Whose},
-    projection::{Profile, Stage},
+    projection::{Profile, ResponseWriter},
     shown_call::ShownCall,
 };
 
-impl Stage {
+impl ResponseWriter {
     pub(super) fn finish(&mut self, call: &mut ShownCall, outcome: &ToolOutcome, duration_ms: u64) {
         self.show(call);
         self.close_arguments(call, call.written.unwrap_or(Completeness::Cut));

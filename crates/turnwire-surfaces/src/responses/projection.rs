@@ -41,9 +41,9 @@ pub enum Profile {
 /// The projection of the Responses surface.
 #[derive(Debug)]
 pub struct Responses {
-    pub(super) stage: Stage,
+    pub(super) writer: ResponseWriter,
     /// Messages, reasoning and tool listings, by item ID.
-    pub(super) spoken: HashMap<ItemId, Spoken>,
+    pub(super) spoken: HashMap<ItemId, ItemState>,
     pub(super) calls: HashMap<CallId, ShownCall>,
     /// The calls in the order they were announced.
     pub(super) order: Vec<CallId>,
@@ -60,7 +60,7 @@ pub struct Responses {
 
 /// State of a message, of reasoning or of a tool listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Spoken {
+pub(super) enum ItemState {
     /// Open, at this index of the output.
     Open(usize),
     Closed,
@@ -68,7 +68,7 @@ pub(super) enum Spoken {
 
 /// The current response, and the frames that wait to be sent.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct ResponseWriter {
     pub(super) profile: Profile,
     pub(super) response: Response,
     pub(super) run_id: RunId,
@@ -90,7 +90,7 @@ impl Responses {
         let response = Response::new(&run_id, at, &request);
         let frames = Vec::new();
         Self {
-            stage: Stage {
+            writer: ResponseWriter {
                 profile,
                 response,
                 run_id,
@@ -116,8 +116,8 @@ impl Responses {
     /// The current response: the snapshot of a running response, and the final response after its
     /// end. Blank before the first event.
     pub fn response(&self) -> Response {
-        let mut response = self.stage.response.clone();
-        leave_out(&self.stage.withdrawn, &mut response);
+        let mut response = self.writer.response.clone();
+        leave_out(&self.writer.withdrawn, &mut response);
         response
     }
 
@@ -132,10 +132,10 @@ impl Projection for Responses {
 
     fn project(&mut self, recorded: &RecordedEvent) -> Vec<SequencedEvent> {
         if !self.over {
-            self.stage.at = recorded.at;
+            self.writer.at = recorded.at;
             self.tell(recorded);
         }
-        mem::take(&mut self.stage.frames)
+        mem::take(&mut self.writer.frames)
     }
 }
 
@@ -147,10 +147,10 @@ impl Responses {
             Event::RunTakenOver { attempt, .. } => self.take_over(*attempt),
             Event::TurnStarted { turn } => {
                 self.turn = *turn;
-                self.turn_began_at = self.stage.response.output.len();
+                self.turn_began_at = self.writer.response.output.len();
                 self.n_open = 0;
                 let turn = *turn;
-                self.stage.send_own(ResponseEvent::TurnStarted(TurnEvent { turn }));
+                self.writer.send_own(ResponseEvent::TurnStarted(TurnEvent { turn }));
             }
             Event::TurnRetried { turn, attempt, reason, delay_ms } => {
                 self.retry_turn(*turn, *attempt, reason, *delay_ms);
@@ -158,13 +158,13 @@ impl Responses {
             Event::PartSkipped { turn, bytes, reason } => {
                 let (turn, bytes, failure) = (*turn, *bytes, FailureNote::from(reason));
                 let skipped = SkippedPart { turn, bytes, failure };
-                self.stage.send_own(ResponseEvent::PartSkipped(Box::new(skipped)));
+                self.writer.send_own(ResponseEvent::PartSkipped(Box::new(skipped)));
             }
             Event::TurnAbandoned { turn } => {
                 let turn = *turn;
-                let said = self.turn_began_at..self.stage.response.output.len();
-                self.stage.withdrawn.extend(said);
-                self.stage.send_own(ResponseEvent::TurnAbandoned(TurnEvent { turn }));
+                let said = self.turn_began_at..self.writer.response.output.len();
+                self.writer.withdrawn.extend(said);
+                self.writer.send_own(ResponseEvent::TurnAbandoned(TurnEvent { turn }));
             }
             Event::TurnFinished { .. } | Event::Unknown(_) | Event::ToolTaskStarted { .. } => {}
             Event::MessageStarted { .. }
@@ -196,53 +196,53 @@ impl Responses {
     }
 
     fn create(&mut self, run_id: &RunId, request: &Arc<RunRequest>) {
-        let stage = &mut self.stage;
-        stage.response = Response::new(run_id, stage.at, request);
-        stage.run_id = run_id.clone();
-        stage.request = Arc::clone(request);
-        stage.send_response(ResponseEvent::Created);
-        if stage.response.status == ResponseStatus::Queued {
-            stage.send_response(ResponseEvent::Queued);
+        let writer = &mut self.writer;
+        writer.response = Response::new(run_id, writer.at, request);
+        writer.run_id = run_id.clone();
+        writer.request = Arc::clone(request);
+        writer.send_response(ResponseEvent::Created);
+        if writer.response.status == ResponseStatus::Queued {
+            writer.send_response(ResponseEvent::Queued);
         }
     }
 
     fn begin(&mut self) {
         if !mem::replace(&mut self.begun, true) {
-            self.stage.response.status = ResponseStatus::InProgress;
-            self.stage.send_response(ResponseEvent::InProgress);
+            self.writer.response.status = ResponseStatus::InProgress;
+            self.writer.send_response(ResponseEvent::InProgress);
         }
     }
 
     /// A takeover continues where the worker before it stopped.
     fn take_over(&mut self, attempt: u32) {
         self.begin();
-        self.stage.send_own(ResponseEvent::RunTakenOver(TakenOver { attempt }));
+        self.writer.send_own(ResponseEvent::RunTakenOver(TakenOver { attempt }));
     }
 
     fn retry_turn(&mut self, turn: u32, attempt: u32, reason: &Failure, delay_ms: u64) {
         let failure = FailureNote::from(reason);
         let retry = TurnRetry { turn, attempt, failure, delay_ms };
-        self.stage.send_own(ResponseEvent::TurnRetried(Box::new(retry)));
+        self.writer.send_own(ResponseEvent::TurnRetried(Box::new(retry)));
     }
 
     fn end(&mut self, outcome: &RunOutcome, usage: Usage) {
         self.close_speech();
         self.close_calls();
         self.over = true;
-        let stage = &mut self.stage;
-        leave_out(&mem::take(&mut stage.withdrawn), &mut stage.response);
-        stage.response.usage = Some(usage.into());
+        let writer = &mut self.writer;
+        leave_out(&mem::take(&mut writer.withdrawn), &mut writer.response);
+        writer.response.usage = Some(usage.into());
         match outcome {
             RunOutcome::Completed => {
-                stage.response.status = ResponseStatus::Completed;
-                stage.response.completed_at = Some(response::seconds(stage.at));
-                stage.send_response(ResponseEvent::Completed);
+                writer.response.status = ResponseStatus::Completed;
+                writer.response.completed_at = Some(response::seconds(writer.at));
+                writer.send_response(ResponseEvent::Completed);
             }
             RunOutcome::Incomplete { reason } => {
-                stage.stop(ResponseStatus::Incomplete, response::reason(*reason));
+                writer.stop(ResponseStatus::Incomplete, response::reason(*reason));
             }
-            RunOutcome::Cancelled => stage.stop(ResponseStatus::Cancelled, "cancelled"),
-            RunOutcome::Failed { failure } => stage.fail(failure),
+            RunOutcome::Cancelled => writer.stop(ResponseStatus::Cancelled, "cancelled"),
+            RunOutcome::Failed { failure } => writer.fail(failure),
         }
     }
 }
@@ -253,7 +253,7 @@ fn leave_out(withdrawn: &[usize], response: &mut Response) {
     response.output.retain(|_| place.next().is_none_or(|place| !withdrawn.contains(&place)));
 }
 
-impl Stage {
+impl ResponseWriter {
     /// Adds a frame to the stream, with the next sequence number.
     pub(super) fn send(&mut self, event: ResponseEvent) {
         let sequence_number = self.next_number;

@@ -17,7 +17,7 @@ use super::{
         AssistantRole, ItemStatus, MessageItem, OutputContent, OutputItem, OutputText,
         ReasoningItem, Refusal, SummaryPart, TokenLogprob,
     },
-    projection::{Responses, Spoken, Stage},
+    projection::{ItemState, ResponseWriter, Responses},
 };
 
 /// A reasoning item has one part.
@@ -32,40 +32,40 @@ impl Responses {
                 self.message(item_id);
             }
             Event::LogprobsAdded { logprobs, .. } => {
-                self.stage.untold_logprobs.extend(logprobs.iter().map(TokenLogprob::from));
+                self.writer.untold_logprobs.extend(logprobs.iter().map(TokenLogprob::from));
             }
             Event::TextAdded { item_id, text } => {
                 if let Some(place) = self.message(item_id) {
-                    self.stage.add_text(place, item_id, text);
+                    self.writer.add_text(place, item_id, text);
                 }
             }
             Event::RefusalAdded { item_id, text } => {
                 if let Some(place) = self.message(item_id) {
-                    self.stage.add_refusal(place, item_id, text);
+                    self.writer.add_refusal(place, item_id, text);
                 }
             }
             Event::AnnotationAdded { item_id, annotation } => {
                 if let Some(place) = self.message(item_id) {
-                    self.stage.annotate(place, item_id, annotation);
+                    self.writer.annotate(place, item_id, annotation);
                 }
             }
             Event::MessageFinished { item_id, text, refusal, completeness } => {
                 if let Some(place) = self.message(item_id) {
-                    self.stage.say_what_is_missing(place, item_id, text, refusal);
-                    self.stage.close_message(place, item_id, *completeness);
-                    self.spoken.insert(item_id.clone(), Spoken::Closed);
+                    self.writer.say_what_is_missing(place, item_id, text, refusal);
+                    self.writer.close_message(place, item_id, *completeness);
+                    self.spoken.insert(item_id.clone(), ItemState::Closed);
                 }
             }
             Event::ReasoningAdded { item_id, text } => {
                 if let Some(place) = self.reasoning(item_id) {
-                    self.stage.add_thought(place, item_id, text);
+                    self.writer.add_thought(place, item_id, text);
                 }
             }
             Event::ReasoningFinished { item_id, text, seal, completeness } => {
                 if let Some(place) = self.reasoning(item_id) {
-                    self.stage.think_what_is_missing(place, item_id, text);
-                    self.stage.close_reasoning(place, item_id, seal.as_deref(), *completeness);
-                    self.spoken.insert(item_id.clone(), Spoken::Closed);
+                    self.writer.think_what_is_missing(place, item_id, text);
+                    self.writer.close_reasoning(place, item_id, seal.as_deref(), *completeness);
+                    self.spoken.insert(item_id.clone(), ItemState::Closed);
                 }
             }
             _ => {}
@@ -77,16 +77,16 @@ impl Responses {
     pub(super) fn close_speech(&mut self) {
         let mut open: Vec<(usize, ItemId)> = Vec::new();
         for (item_id, spoken) in &mut self.spoken {
-            if let Spoken::Open(place) = *spoken {
+            if let ItemState::Open(place) = *spoken {
                 open.push((place, item_id.clone()));
-                *spoken = Spoken::Closed;
+                *spoken = ItemState::Closed;
             }
         }
         open.sort();
         for (place, item_id) in open {
-            self.stage.close_message(place, &item_id, Completeness::Cut);
-            self.stage.close_reasoning(place, &item_id, None, Completeness::Cut);
-            self.stage.close_question(place, &item_id);
+            self.writer.close_message(place, &item_id, Completeness::Cut);
+            self.writer.close_reasoning(place, &item_id, None, Completeness::Cut);
+            self.writer.close_question(place, &item_id);
         }
     }
 
@@ -114,18 +114,18 @@ impl Responses {
         new: impl FnOnce(ItemId) -> OutputItem,
     ) -> Option<usize> {
         match self.spoken.get(item_id) {
-            Some(Spoken::Open(place)) => Some(*place),
-            Some(Spoken::Closed) => None,
+            Some(ItemState::Open(place)) => Some(*place),
+            Some(ItemState::Closed) => None,
             None => {
-                let place = self.stage.add_item(new(item_id.clone()));
-                self.spoken.insert(item_id.clone(), Spoken::Open(place));
+                let place = self.writer.add_item(new(item_id.clone()));
+                self.spoken.insert(item_id.clone(), ItemState::Open(place));
                 Some(place)
             }
         }
     }
 }
 
-impl Stage {
+impl ResponseWriter {
     fn message_at(&mut self, place: usize) -> Option<&mut MessageItem> {
         let Some(OutputItem::Message(message)) = self.response.output.get_mut(place) else {
             return None;
@@ -272,7 +272,7 @@ impl Stage {
     }
 }
 
-impl Stage {
+impl ResponseWriter {
     fn reasoning_at(&mut self, place: usize) -> Option<&mut ReasoningItem> {
         let Some(OutputItem::Reasoning(reasoning)) = self.response.output.get_mut(place) else {
             return None;

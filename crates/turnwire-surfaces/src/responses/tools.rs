@@ -33,7 +33,7 @@ use super::{
         CustomToolCallItem, FailureNote, FileSearchCallItem, FunctionCallItem, ItemNote,
         ItemStatus, McpApprovalRequestItem, McpCallItem, OutputItem, WebSearchCallItem,
     },
-    projection::{Responses, Stage},
+    projection::{ResponseWriter, Responses},
     shown_call::ShownCall,
 };
 use crate::{partial_json::PartialJson, preview};
@@ -76,7 +76,7 @@ impl Responses {
             | Event::ToolRetried { .. } => {
                 let call = event.call_id().and_then(|call_id| self.calls.get_mut(call_id));
                 if let Some(call) = call.filter(|call| !call.is_over) {
-                    self.stage.tell_call(call, event);
+                    self.writer.tell_call(call, event);
                 }
             }
             Event::ToolFinished { call_id, outcome, duration_ms } => {
@@ -106,7 +106,7 @@ impl Responses {
             attempt: None,
             is_over: false,
         };
-        let waits_its_turn = !self.stage.request.parallel_tool_calls && self.n_open > 0;
+        let waits_its_turn = !self.writer.request.parallel_tool_calls && self.n_open > 0;
         let shows_now = match tool.kind {
             ToolKind::Client | ToolKind::Custom => true,
             ToolKind::Function => !self.will_be_handed_back(&tool.name),
@@ -114,7 +114,7 @@ impl Responses {
             ToolKind::WebSearch | ToolKind::FileSearch => false,
         };
         if shows_now {
-            self.stage.show(&mut call);
+            self.writer.show(&mut call);
         }
         if !tool.kind.is_run_by_client() {
             self.n_open += 1;
@@ -127,18 +127,18 @@ impl Responses {
     /// Calls before the first turn are already decided.
     fn will_be_handed_back(&self, name: &str) -> bool {
         self.turn > 0
-            && self.stage.request.approvals == Approvals::HandBack
+            && self.writer.request.approvals == Approvals::HandBack
             && self.spec(name).is_some_and(ToolSpec::is_guarded)
     }
 
     fn spec(&self, name: &str) -> Option<&ToolSpec> {
-        let offered = self.stage.request.tools.iter().chain(&self.discovered);
+        let offered = self.writer.request.tools.iter().chain(&self.discovered);
         offered.map(AsRef::as_ref).find(|spec| spec.name == name)
     }
 
     fn finish(&mut self, call_id: &CallId, outcome: &ToolOutcome, duration_ms: u64) {
         let Some(call) = self.calls.get_mut(call_id).filter(|call| !call.is_over) else { return };
-        self.stage.finish(call, outcome, duration_ms);
+        self.writer.finish(call, outcome, duration_ms);
         if !call.kind.is_run_by_client() {
             self.n_open = self.n_open.saturating_sub(1);
         }
@@ -153,16 +153,16 @@ impl Responses {
                 continue;
             }
             if call.kind.is_run_by_client() {
-                self.stage.close_arguments(call, Completeness::Cut);
+                self.writer.close_arguments(call, Completeness::Cut);
                 continue;
             }
             let message = "the run ended before the call did".to_owned();
-            self.stage.finish(call, &ToolOutcome::OutcomeUnknown { message }, 0);
+            self.writer.finish(call, &ToolOutcome::OutcomeUnknown { message }, 0);
         }
     }
 }
 
-impl Stage {
+impl ResponseWriter {
     /// Projects the events of a call between its announcement and its end.
     #[expect(clippy::wildcard_enum_match_arm, reason = "callers have matched every event")]
     fn tell_call(&mut self, call: &mut ShownCall, event: &Event) {
@@ -572,7 +572,7 @@ impl Stage {
 }
 
 impl ShownCall {
-    pub(super) fn note(&self, stage: &Stage) -> Note {
-        Note { attempt: self.attempt, ..Note::at(stage.at) }
+    pub(super) fn note(&self, writer: &ResponseWriter) -> Note {
+        Note { attempt: self.attempt, ..Note::at(writer.at) }
     }
 }

@@ -21,10 +21,10 @@ pub async fn check<S: Workers + RunStore>(make: impl AsyncFn(usize, Duration) ->
     each_run_goes_to_one_claimer(&make(5, LONG_LEASE).await).await;
     a_released_run_is_claimed_at_once(&make(2, LEASE).await).await;
     deaths_are_counted(&make(3, LEASE).await).await;
-    a_wish_outlives_the_worker(&make(2, LEASE).await).await;
-    a_wish_wakes_the_worker(&make(1, LEASE).await).await;
+    a_command_outlives_the_worker(&make(2, LEASE).await).await;
+    a_command_wakes_the_worker(&make(1, LEASE).await).await;
     commands_are_for_active_runs_of_ones_own(&make(2, LEASE).await).await;
-    a_late_worker_beats_again(&make(2, LEASE).await).await;
+    a_late_worker_is_heard_again(&make(2, LEASE).await).await;
     after_an_outage_everybody_gets_time(&make(2, LEASE).await).await;
     a_finished_run_is_nobodys(&make(2, LEASE).await).await;
     a_worker_can_look_up_its_runs(&make(2, LONG_LEASE).await).await;
@@ -48,7 +48,7 @@ async fn lease(worker: &impl Workers) -> Duration {
 }
 
 /// Sends heartbeats of only these workers for `tenths` tenths of a lease.
-async fn beat_for<S: Workers>(workers: &[&S], tenths: u32) {
+async fn heartbeat_for<S: Workers>(workers: &[&S], tenths: u32) {
     let first = workers.first().expect("somebody beats");
     let length = lease(*first).await;
     let until = Instant::now() + length * tenths / 10;
@@ -85,11 +85,11 @@ async fn claim_alive(worker: &impl Workers) -> Vec<AbandonedRun> {
 async fn a_run_is_claimed_when_its_worker_is_gone<S: Workers + RunStore>(workers: &[S]) {
     let [one, other] = workers else { panic!("two were asked for") };
     let run_id = create(one, "run_lapse").await;
-    beat_for(&[one, other], 15).await;
+    heartbeat_for(&[one, other], 15).await;
     assert_eq!(claim(other).await, [], "its worker is there");
     assert_eq!(claim(one).await, [], "it is its own");
     assert_eq!(one.lost_runs(std::slice::from_ref(&run_id)).await.expect("it can be asked"), []);
-    beat_for(&[other], 15).await;
+    heartbeat_for(&[other], 15).await;
     other.heartbeat().await.expect("it can be heard");
     let claimed = other.claim(100).await.expect("it can claim");
     let last_heard = claimed.first().and_then(|run| run.last_heard);
@@ -111,7 +111,7 @@ async fn each_run_goes_to_one_claimer<S: Workers + RunStore>(workers: &[S]) {
     dead.heartbeat().await.expect("it can be heard");
     let ids: Vec<String> = (0..200).map(|n| format!("run_shared_{n}")).collect();
     join_all(ids.iter().map(|id| create(dead, id))).await;
-    beat_for(&living.iter().collect::<Vec<_>>(), 15).await;
+    heartbeat_for(&living.iter().collect::<Vec<_>>(), 15).await;
     let claims = (0..16).flat_map(|_| living).map(|worker| worker.claim(7));
     let mut claimed = Vec::new();
     for batch in join_all(claims).await {
@@ -143,16 +143,16 @@ async fn deaths_are_counted<S: Workers + RunStore>(workers: &[S]) {
     let [one, second, third] = workers else { panic!("three were asked for") };
     one.heartbeat().await.expect("it can be heard");
     let run_id = create(one, "run_deaths").await;
-    beat_for(&[second], 15).await;
+    heartbeat_for(&[second], 15).await;
     assert_eq!(claim_alive(second).await, [abandoned(&run_id, 1)], "C22");
-    beat_for(&[third], 15).await;
+    heartbeat_for(&[third], 15).await;
     assert_eq!(claim_alive(third).await, [abandoned(&run_id, 2)], "C22");
     second.heartbeat().await.expect("it can be heard");
     third.release(&run_id).await.expect("it is its own");
     assert_eq!(claim(second).await, [abandoned(&run_id, 2)], "C22: a release is no death");
 }
 
-async fn a_wish_outlives_the_worker<S: Workers + RunStore>(workers: &[S]) {
+async fn a_command_outlives_the_worker<S: Workers + RunStore>(workers: &[S]) {
     let [one, other] = workers else { panic!("two were asked for") };
     one.heartbeat().await.expect("it can be heard");
     let run_id = create(one, "run_wish").await;
@@ -178,7 +178,7 @@ async fn a_wish_outlives_the_worker<S: Workers + RunStore>(workers: &[S]) {
     );
     let unknown = RunId::from("run_unknown");
     assert_eq!(other.pending_commands_for(&unknown).await.expect("it can be asked"), []);
-    beat_for(&[other], 15).await;
+    heartbeat_for(&[other], 15).await;
     assert_eq!(claim(other).await, [abandoned(&run_id, 1)]);
     assert_eq!(one.pending_commands().await.expect("it can be asked"), [], "no longer its run");
     assert_eq!(
@@ -194,7 +194,7 @@ async fn a_wish_outlives_the_worker<S: Workers + RunStore>(workers: &[S]) {
     assert_eq!(other.pending_commands().await.expect("it can be asked"), []);
 }
 
-async fn a_wish_wakes_the_worker<S: Workers + RunStore>(workers: &[S]) {
+async fn a_command_wakes_the_worker<S: Workers + RunStore>(workers: &[S]) {
     let [one] = workers else { panic!("one was asked for") };
     let run_id = create(one, "run_woken").await;
     let woken = timeout(Duration::from_secs(10), one.woken());
@@ -221,11 +221,11 @@ async fn commands_are_for_active_runs_of_ones_own<S: Workers + RunStore>(workers
     assert!(matches!(late, Err(StoreError::NotFound(_))), "{late:?}");
 }
 
-async fn a_late_worker_beats_again<S: Workers + RunStore>(workers: &[S]) {
+async fn a_late_worker_is_heard_again<S: Workers + RunStore>(workers: &[S]) {
     let [one, other] = workers else { panic!("two were asked for") };
     one.heartbeat().await.expect("it can be heard");
     let run_id = create(one, "run_late").await;
-    beat_for(&[other], 15).await;
+    heartbeat_for(&[other], 15).await;
     one.heartbeat().await.expect("it is heard again");
     assert_eq!(claim(other).await, [], "it has come back in time");
     assert_eq!(one.lost_runs(&[run_id]).await.expect("it can be asked"), []);
@@ -235,12 +235,12 @@ async fn after_an_outage_everybody_gets_time<S: Workers + RunStore>(workers: &[S
     let [one, other] = workers else { panic!("two were asked for") };
     let length = lease(one).await;
     let run_id = create(one, "run_outage").await;
-    beat_for(&[one, other], 15).await;
+    heartbeat_for(&[one, other], 15).await;
     // No heartbeats, as during an outage of the database.
     sleep(length * 2).await;
     other.heartbeat().await.expect("it can be heard");
     assert_eq!(claim(other).await, [], "C18: the other had no chance to be heard yet");
-    beat_for(&[other], 15).await;
+    heartbeat_for(&[other], 15).await;
     assert_eq!(claim(other).await, [abandoned(&run_id, 1)], "C17: it had, and was not");
 }
 
@@ -268,6 +268,6 @@ async fn a_finished_run_is_nobodys<S: Workers + RunStore>(workers: &[S]) {
         one.lost_runs(std::slice::from_ref(&run_id)).await.expect("it can be asked"),
         [run_id]
     );
-    beat_for(&[other], 15).await;
+    heartbeat_for(&[other], 15).await;
     assert_eq!(claim(other).await, []);
 }

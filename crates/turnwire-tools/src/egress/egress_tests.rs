@@ -24,7 +24,7 @@ use reqwest::Url;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
-use super::{Egress, EgressError, EgressOptions, Lookup, Refusal};
+use super::{Egress, EgressError, EgressOptions, Lookup, UrlRefusal};
 
 const CORPUS: &str = include_str!("corpus.tsv");
 /// Number of DNS rebinding attempts.
@@ -49,15 +49,15 @@ fn corpus() -> Vec<Bad> {
     bad.collect()
 }
 
-fn kind(refusal: &Refusal) -> &'static str {
+fn kind(refusal: &UrlRefusal) -> &'static str {
     match refusal {
-        Refusal::NotAnAddress => "not_an_address",
-        Refusal::Scheme => "scheme",
-        Refusal::Credentials => "credentials",
-        Refusal::Port(_) => "port",
-        Refusal::OddHost => "odd_host",
-        Refusal::Closed(_) => "closed",
-        Refusal::NoSuchHost => "no_such_host",
+        UrlRefusal::NotAnAddress => "not_an_address",
+        UrlRefusal::Scheme => "scheme",
+        UrlRefusal::Credentials => "credentials",
+        UrlRefusal::Port(_) => "port",
+        UrlRefusal::OddHost => "odd_host",
+        UrlRefusal::Closed(_) => "closed",
+        UrlRefusal::NoSuchHost => "no_such_host",
     }
 }
 
@@ -184,7 +184,7 @@ async fn no_redirect_leads_to_any_of_them() {
     options.ports.push(pointing.port);
     let egress = Egress::new(&options).unwrap();
     let refused = egress.get(&format!("http://{OPEN}:{}/", pointing.port), "*/*").await;
-    assert_eq!(refused, Err(EgressError::Refused(Refusal::Closed("loopback"))));
+    assert_eq!(refused, Err(EgressError::Refused(UrlRefusal::Closed("loopback"))));
     assert_eq!((pointing.n_visits(), canary.n_visits()), (1, 0));
 }
 
@@ -228,7 +228,7 @@ async fn a_name_that_changes_its_mind_never_leads_inside() {
                     assert_eq!(fetched.body, b"open");
                     n_reached += 1;
                 }
-                Err(EgressError::Refused(Refusal::Closed("loopback"))) => n_refused += 1,
+                Err(EgressError::Refused(UrlRefusal::Closed("loopback"))) => n_refused += 1,
                 Err(other) => panic!("{other:?}"),
             }
         }
@@ -253,7 +253,7 @@ async fn a_name_that_turns_inside_after_a_redirect_is_refused() {
     let lookup = Arc::new(Rebinding { answers, asked: AtomicUsize::new(0) });
     let egress = Egress::with_lookup(&opened(OPEN, here.port), lookup).unwrap();
     let refused = egress.get(&format!("http://flips.example:{}/", here.port), "*/*").await;
-    assert_eq!(refused, Err(EgressError::Refused(Refusal::Closed("loopback"))));
+    assert_eq!(refused, Err(EgressError::Refused(UrlRefusal::Closed("loopback"))));
     assert_eq!((here.n_visits(), canary.n_visits()), (1, 0));
 }
 
@@ -305,22 +305,22 @@ async fn the_operator_opens_networks_and_ports() {
         Egress::new(&EgressOptions { open_networks, ports: ports.to_vec(), ..quick() }).unwrap()
     };
     let closed = with(&[], &[80, 443]);
-    assert_eq!(closed.check("http://10.1.2.3/"), Err(Refusal::Closed("private")));
+    assert_eq!(closed.check("http://10.1.2.3/"), Err(UrlRefusal::Closed("private")));
     assert!(closed.check("https://8.8.8.8/").is_ok());
     assert!(closed.check("https://[2606:4700::1]/").is_ok());
     let open = with(&["10.0.0.0/8"], &[443, 8443]);
     assert!(open.check("https://10.1.2.3:8443/").is_ok());
-    assert_eq!(open.check("http://10.1.2.3/"), Err(Refusal::Port(80)));
-    assert_eq!(open.check("https://192.168.0.1/"), Err(Refusal::Closed("private")));
+    assert_eq!(open.check("http://10.1.2.3/"), Err(UrlRefusal::Port(80)));
+    assert_eq!(open.check("https://192.168.0.1/"), Err(UrlRefusal::Closed("private")));
     let translated = with(&["64:ff9b::/96"], &[80, 443]);
     assert!(translated.check("http://[64:ff9b::8.8.8.8]/").is_ok());
     let loopback = translated.check("http://[64:ff9b::127.0.0.1]/");
-    assert_eq!(loopback, Err(Refusal::Closed("loopback")));
+    assert_eq!(loopback, Err(UrlRefusal::Closed("loopback")));
 }
 
 /// The error for the model does not contain the address of a name.
 #[test]
 fn refusals_do_not_tell_addresses() {
-    let refusal = Refusal::Closed("private");
+    let refusal = UrlRefusal::Closed("private");
     assert_eq!(refusal.to_string(), "that host is not on the public internet (private)");
 }

@@ -26,7 +26,7 @@ use tracing::warn;
 use self::resolver::CheckedResolver;
 pub use self::{
     resolver::{Lookup, SystemLookup},
-    rules::{Refusal, Rules},
+    rules::{Rules, UrlRefusal},
 };
 use crate::answer::{ReadError, read_at_most};
 
@@ -75,7 +75,7 @@ pub struct Egress {
 pub enum EgressError {
     /// The URL was refused, and no request was sent.
     #[error("{0}")]
-    Refused(#[from] Refusal),
+    Refused(#[from] UrlRefusal),
     /// The host did not answer, or the connection broke.
     #[error("cannot connect to the address")]
     OutOfReach,
@@ -144,7 +144,7 @@ impl Egress {
     }
 
     /// Checks and parses a URL. The addresses of a name are checked when a connection is made.
-    pub fn check(&self, address: &str) -> Result<Url, Refusal> {
+    pub fn check(&self, address: &str) -> Result<Url, UrlRefusal> {
         self.rules.check(address)
     }
 
@@ -192,11 +192,11 @@ fn elsewhere(response: &Response) -> Option<String> {
     location.map(|place| place.to_str().unwrap_or("\\").to_owned())
 }
 
-/// Finds a [`Refusal`] in the source chain of a client error.
+/// Finds a [`UrlRefusal`] in the source chain of a client error.
 fn why(error: &reqwest::Error) -> EgressError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(inner) = cause {
-        if let Some(refusal) = inner.downcast_ref::<Refusal>() {
+        if let Some(refusal) = inner.downcast_ref::<UrlRefusal>() {
             return EgressError::Refused(refusal.clone());
         }
         cause = inner.source();

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tracing::warn;
 
-use super::rules::{Refusal, Rules};
+use super::rules::{Rules, UrlRefusal};
 
 /// DNS resolver.
 #[async_trait]
@@ -57,13 +57,17 @@ impl Resolve for CheckedResolver {
 
 /// Returns all addresses of a name. Fails if one of them is denied, because the client may connect
 /// to any of them.
-async fn checked(rules: &Rules, lookup: &dyn Lookup, name: &str) -> Result<Vec<IpAddr>, Refusal> {
+async fn checked(
+    rules: &Rules,
+    lookup: &dyn Lookup,
+    name: &str,
+) -> Result<Vec<IpAddr>, UrlRefusal> {
     let found = lookup.addresses(name).await.map_err(|error| {
         warn!(name, %error, "DNS lookup failed");
-        Refusal::NoSuchHost
+        UrlRefusal::NoSuchHost
     })?;
     if found.is_empty() {
-        return Err(Refusal::NoSuchHost);
+        return Err(UrlRefusal::NoSuchHost);
     }
     for address in &found {
         rules.check_address(*address).inspect_err(|_| {

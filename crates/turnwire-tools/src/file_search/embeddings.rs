@@ -65,7 +65,7 @@ pub struct Embeddings {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct EmbeddingsResponse {
     data: Vec<Numbered>,
 }
 
@@ -125,7 +125,7 @@ impl Embeddings {
             return Err(EmbeddingError(format!("the embeddings server returned {status}")));
         }
         let body = read(response).await?;
-        let answer: Answer = serde_json::from_slice(&body)
+        let answer: EmbeddingsResponse = serde_json::from_slice(&body)
             .map_err(|error| EmbeddingError(format!("{NOT_VALID}: {error}")))?;
         in_order(answer.data, texts.len())
     }

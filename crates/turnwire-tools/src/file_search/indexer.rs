@@ -31,7 +31,7 @@ const BETWEEN_TIDYINGS: Duration = Duration::from_mins(1);
 const WITHOUT_VECTORS: Duration = Duration::from_secs(30);
 
 /// Maximum number of chunks per file. A regular file within the size limit has fewer.
-const MAX_PASSAGES: usize = 200_000;
+const MAX_CHUNKS: usize = 200_000;
 
 /// Claims files from a queue, extracts their text, and stores the chunks.
 ///
@@ -205,8 +205,8 @@ impl Indexer {
             warn!(%error, "chunking failed");
             NoText { why: ExtractionFailure::Broke, reason: "text extraction failed".to_owned() }
         })?;
-        if chunks.len() > MAX_PASSAGES {
-            let reason = format!("`{name}` has more than {MAX_PASSAGES} chunks");
+        if chunks.len() > MAX_CHUNKS {
+            let reason = format!("`{name}` has more than {MAX_CHUNKS} chunks");
             return Err(NoText { why: ExtractionFailure::Invalid, reason });
         }
         Ok(chunks)

@@ -17,7 +17,7 @@ pub(super) const ADDRESS: &str = "https://api.search.brave.com/res/v1";
 /// Brave rejects longer queries and returns at most 20 results.
 const MAX_CHARACTERS: usize = 400;
 const MAX_WORDS: usize = 50;
-const MOST: usize = 20;
+const MAX_RESULTS: usize = 20;
 
 #[derive(Debug)]
 pub(super) struct Brave {
@@ -45,7 +45,7 @@ fn explain(status: StatusCode) -> Option<ToolError> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct SearchResponse {
     #[serde(default)]
     web: Option<Web>,
 }
@@ -53,11 +53,11 @@ struct Answer {
 #[derive(Deserialize)]
 struct Web {
     #[serde(default)]
-    results: Vec<Found>,
+    results: Vec<SearchResult>,
 }
 
 #[derive(Deserialize)]
-struct Found {
+struct SearchResult {
     url: String,
     #[serde(default)]
     title: Option<String>,
@@ -68,8 +68,8 @@ struct Found {
 #[async_trait]
 impl SearchEngine for Brave {
     async fn find(&self, question: &SearchQuery) -> Result<Vec<Hit>, ToolError> {
-        let count = question.most.clamp(1, MOST).to_string();
-        let answer: Answer = self
+        let count = question.most.clamp(1, MAX_RESULTS).to_string();
+        let answer: SearchResponse = self
             .client
             .ask(|client, mut address| {
                 let mut query = address.query_pairs_mut();
@@ -84,7 +84,7 @@ impl SearchEngine for Brave {
                 request.header("x-subscription-token", self.key.reveal())
             })
             .await?;
-        let hit = |found: Found| {
+        let hit = |found: SearchResult| {
             let plain = |text: Option<String>| text.map(|text| plain(&text));
             let (title, description) = (plain(found.title), plain(found.description));
             Hit::new(&found.url, title.as_deref(), description.as_deref())

@@ -30,13 +30,13 @@ fn explain(status: StatusCode) -> Option<ToolError> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct SearchResponse {
     #[serde(default)]
-    results: Vec<Found>,
+    results: Vec<SearchResult>,
 }
 
 #[derive(Deserialize)]
-struct Found {
+struct SearchResult {
     url: String,
     #[serde(default)]
     title: Option<String>,
@@ -47,7 +47,7 @@ struct Found {
 #[async_trait]
 impl SearchEngine for Searxng {
     async fn find(&self, question: &SearchQuery) -> Result<Vec<Hit>, ToolError> {
-        let answer: Answer = self
+        let answer: SearchResponse = self
             .0
             .ask(|client, mut address| {
                 let mut query = address.query_pairs_mut();
@@ -56,8 +56,9 @@ impl SearchEngine for Searxng {
                 client.get(address)
             })
             .await?;
-        let hit =
-            |found: Found| Hit::new(&found.url, found.title.as_deref(), found.content.as_deref());
+        let hit = |found: SearchResult| {
+            Hit::new(&found.url, found.title.as_deref(), found.content.as_deref())
+        };
         Ok(answer.results.into_iter().filter_map(hit).collect())
     }
 }

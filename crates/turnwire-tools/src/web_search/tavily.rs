@@ -16,7 +16,7 @@ use crate::Secret;
 
 pub(super) const ADDRESS: &str = "https://api.tavily.com";
 /// Tavily returns at most 20 results.
-const MOST: usize = 20;
+const MAX_RESULTS: usize = 20;
 /// Status codes of Tavily for an exhausted plan.
 const USED_UP: [u16; 2] = [432, 433];
 
@@ -48,13 +48,13 @@ fn explain(status: StatusCode) -> Option<ToolError> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct SearchResponse {
     #[serde(default)]
-    results: Vec<Found>,
+    results: Vec<SearchResult>,
 }
 
 #[derive(Deserialize)]
-struct Found {
+struct SearchResult {
     url: String,
     #[serde(default)]
     title: Option<String>,
@@ -67,15 +67,16 @@ impl SearchEngine for Tavily {
     async fn find(&self, question: &SearchQuery) -> Result<Vec<Hit>, ToolError> {
         let body = json!({
             "query": question.text,
-            "max_results": question.most.clamp(1, MOST),
+            "max_results": question.most.clamp(1, MAX_RESULTS),
             "include_domains": question.domains,
         });
-        let answer: Answer = self
+        let answer: SearchResponse = self
             .client
             .ask(|client, address| client.post(address).bearer_auth(self.key.reveal()).json(&body))
             .await?;
-        let hit =
-            |found: Found| Hit::new(&found.url, found.title.as_deref(), found.content.as_deref());
+        let hit = |found: SearchResult| {
+            Hit::new(&found.url, found.title.as_deref(), found.content.as_deref())
+        };
         Ok(answer.results.into_iter().filter_map(hit).collect())
     }
 }

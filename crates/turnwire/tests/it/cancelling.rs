@@ -8,7 +8,7 @@ use turnwire::{CallId, Decision, Error, Event, RecordedEvent, RunId, RunOutcome,
 use turnwire_models::Turn;
 use turnwire_testkit::{Behaviour, FakeTool};
 
-use crate::helpers::{Door, Notes, in_time, journal, returns, scripted, wait_for};
+use crate::helpers::{Gate, Notes, in_time, journal, returns, scripted, wait_for};
 
 fn started(event: &Event) -> Option<CallId> {
     match event {
@@ -88,7 +88,7 @@ async fn a_cancel_does_not_wait_for_a_tool_that_does_not_listen() {
 
 #[tokio::test]
 async fn one_of_two_calls_is_stopped_and_the_run_goes_on() {
-    let door = Door::shut();
+    let gate = Gate::shut();
     let turns = [
         Turn::new().call_with_id("call_1", "slow", json!({})).call_with_id(
             "call_2",
@@ -99,7 +99,7 @@ async fn one_of_two_calls_is_stopped_and_the_run_goes_on() {
     ];
     let agent = scripted(turns)
         .tool(FakeTool::new("slow", Behaviour::WaitsToBeStopped))
-        .tool(door.tool("waiting"))
+        .tool(gate.tool("waiting"))
         .build()
         .expect("it can be made");
     let run = agent.stream_chat("Go.").start().await.expect("it starts");
@@ -118,7 +118,7 @@ async fn one_of_two_calls_is_stopped_and_the_run_goes_on() {
     })
     .await;
     wait_for(&run, |event| matches!(event, Event::ToolFinished { .. }).then_some(())).await;
-    door.open();
+    gate.open();
     let reply = in_time(run.reply()).await.expect("it answers");
     assert_eq!((reply.outcome, reply.text.as_str()), (RunOutcome::Completed, "One of them."));
     let journal = journal(&run).await;
@@ -145,9 +145,9 @@ async fn an_agent_finds_its_runs_by_id() {
 
 #[tokio::test]
 async fn dropping_the_handle_loses_a_view_and_not_the_run() {
-    let door = Door::shut();
+    let gate = Gate::shut();
     let agent = scripted([Turn::new().call("slow", json!({})), Turn::new().text("Done.")])
-        .tool(door.tool("slow"))
+        .tool(gate.tool("slow"))
         .build()
         .expect("it can be made");
     let conversation = agent.conversation();
@@ -157,16 +157,16 @@ async fn dropping_the_handle_loses_a_view_and_not_the_run() {
     let run = chat.start().await.expect("it starts");
     wait_for(&run, started).await;
     drop(run);
-    door.open();
+    gate.open();
     // The callbacks go on as well.
     assert_eq!(in_time(tokens.recv()).await.as_deref(), Some("Done."));
 }
 
 #[tokio::test]
 async fn dropping_the_question_after_its_start_does_not_stop_the_run() {
-    let door = Door::shut();
+    let gate = Gate::shut();
     let agent = scripted([Turn::new().call("slow", json!({})), Turn::new().text("Done.")])
-        .tool(door.tool("slow"))
+        .tool(gate.tool("slow"))
         .build()
         .expect("it can be made");
     let conversation = agent.conversation();
@@ -176,14 +176,14 @@ async fn dropping_the_question_after_its_start_does_not_stop_the_run() {
     let mut asking = chat.into_future();
     let name = in_time(async {
         tokio::select! {
-            _ = &mut asking => panic!("the door is shut"),
+            _ = &mut asking => panic!("the gate is shut"),
             name = starts.recv() => name,
         }
     })
     .await;
     assert_eq!(name.as_deref(), Some("slow"));
     drop(asking);
-    door.open();
+    gate.open();
     // The callbacks go with the end of the run.
     in_time(async { while starts.recv().await.is_some() {} }).await;
     let history = conversation.history().await.expect("it has one");

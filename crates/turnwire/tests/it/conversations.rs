@@ -8,7 +8,7 @@ use turnwire::{
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Behaviour, FakeTool};
 
-use crate::helpers::{Door, returns, scripted, wait_for};
+use crate::helpers::{Gate, returns, scripted, wait_for};
 
 /// What the model was shown in its n-th question.
 fn shown(model: &Scripted, n: usize) -> Vec<Item> {
@@ -55,8 +55,8 @@ async fn questions_outside_a_conversation_know_nothing_of_each_other() {
 /// The first call ends last; the model still reads the results in the order of its calls.
 #[tokio::test]
 async fn calls_and_results_are_in_the_history_in_call_order() {
-    let door = Door::shut();
-    let opener = door.clone();
+    let gate = Gate::shut();
+    let opener = gate.clone();
     let model = Scripted::new([
         Turn::new()
             .text("Let me see.")
@@ -68,7 +68,7 @@ async fn calls_and_results_are_in_the_history_in_call_order() {
     ]);
     let agent = Agent::builder()
         .model(model.clone())
-        .tool(door.tool("slow"))
+        .tool(gate.tool("slow"))
         .tool(returns("quick", "3 notes"))
         .build()
         .expect("it can be made");

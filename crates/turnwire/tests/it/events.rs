@@ -9,7 +9,7 @@ use turnwire_engine::MemoryJournal;
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::invariants;
 
-use crate::helpers::{Door, in_time, journal, returns, scripted};
+use crate::helpers::{Gate, in_time, journal, returns, scripted};
 
 fn names(journal: &[Arc<RecordedEvent>]) -> Vec<String> {
     let name = |recorded: &Arc<RecordedEvent>| {
@@ -65,9 +65,9 @@ async fn a_run_is_told_from_its_first_event_to_its_last() {
 /// One comes at once, one in the middle, one after the end; all get everything.
 #[tokio::test]
 async fn a_late_subscriber_gets_everything() {
-    let door = Door::shut();
+    let gate = Gate::shut();
     let agent = scripted([Turn::new().call("slow", json!({})), Turn::new().text("Done.")])
-        .tool(door.tool("slow"))
+        .tool(gate.tool("slow"))
         .build()
         .expect("it can be made");
     let run = agent.stream_chat("Go.").start().await.expect("it starts");
@@ -82,7 +82,7 @@ async fn a_late_subscriber_gets_everything() {
         }
     }
     let halfway = journal(&run);
-    door.open();
+    gate.open();
     let halfway = halfway.await;
     while let Some(recorded) = in_time(early.next()).await {
         seen.push(recorded.expect("the journal can be read"));

@@ -73,11 +73,11 @@ impl<T> Clone for Notes<T> {
     }
 }
 
-/// A door that stays shut until somebody opens it. Clones are the same door.
+/// A gate that stays shut until somebody opens it. Clones are the same gate.
 #[derive(Debug, Clone)]
-pub(crate) struct Door(Arc<Semaphore>);
+pub(crate) struct Gate(Arc<Semaphore>);
 
-impl Door {
+impl Gate {
     pub(crate) fn shut() -> Self {
         Self(Arc::new(Semaphore::new(0)))
     }
@@ -88,16 +88,16 @@ impl Door {
 
     /// Waits until it is open, and leaves it open.
     pub(crate) async fn pass(&self) {
-        let _permit = self.0.acquire().await.expect("a door is never taken away");
+        let _permit = self.0.acquire().await.expect("a gate is never taken away");
     }
 
-    /// A tool that says `done` once the door is open.
+    /// A tool that says `done` once the gate is open.
     pub(crate) fn tool(&self, name: &str) -> FunctionTool<NoArguments> {
-        let door = self.clone();
+        let gate = self.clone();
         FunctionTool::new(name, "Waits.", move |_: NoArguments| {
-            let door = door.clone();
+            let gate = gate.clone();
             async move {
-                door.pass().await;
+                gate.pass().await;
                 "done"
             }
         })

@@ -20,7 +20,7 @@ use turnwire_models::{Scripted, Turn};
 use turnwire_surfaces::{MessageFrame, Messages, Projection};
 use turnwire_testkit::{Behaviour, FakeTool, surfaces};
 
-use crate::helpers::{Door, Notes, fails, in_time, journal, returns, scripted, story, wait_for};
+use crate::helpers::{Gate, Notes, fails, in_time, journal, returns, scripted, story, wait_for};
 
 /// One call of one callback.
 #[derive(Debug, Clone, PartialEq)]
@@ -481,9 +481,9 @@ async fn streaming_has_each_chunk_and_all_so_far() {
 /// S4-9: The tool waits until the second heartbeat was seen, however long that takes.
 #[tokio::test]
 async fn a_silent_tool_is_still_running() {
-    let door = Door::shut();
+    let gate = Gate::shut();
     let agent = scripted([Turn::new().call("slow", json!({})), Turn::new().text("Done.")])
-        .tool(door.tool("slow"))
+        .tool(gate.tool("slow"))
         .heartbeat(Duration::from_millis(20))
         .build()
         .expect("it can be made");
@@ -493,7 +493,7 @@ async fn a_silent_tool_is_still_running() {
         .on_tool_block_updated(move |update| {
             // The first one says that the tool has begun; the others, that it is still at it.
             if update.stage == Stage::Running && running.fetch_add(1, Ordering::SeqCst) == 2 {
-                door.open();
+                gate.open();
             }
         })
         .on_messages_change(move |messages| {
@@ -868,8 +868,8 @@ async fn however_fast_the_model_is_the_list_is_told_thirty_times_a_second() {
 /// S4-N1: What was held back is told soon, also when nothing else happens.
 #[tokio::test]
 async fn a_pause_in_the_text_does_not_hold_it_back() {
-    let door = Door::shut();
-    let opener = door.clone();
+    let gate = Gate::shut();
+    let opener = gate.clone();
     let callbacks = MessageCallbacks::new().on_messages_change(move |messages| {
         if messages.last().is_some_and(|message| message.content == "Well, ") {
             opener.open();
@@ -878,7 +878,7 @@ async fn a_pause_in_the_text_does_not_hold_it_back() {
     let agent = scripted([Turn::new().text_in(["We", "ll, "]).wait_forever()]).build();
     let chat = agent.expect("it can be made").stream_chat("Go.").messages(callbacks);
     let run = chat.start().await.expect("it starts");
-    in_time(door.pass()).await;
+    in_time(gate.pass()).await;
     run.cancel();
     run.reply().await.expect("a cancelled run has a reply");
 }

@@ -31,7 +31,7 @@ use crate::{
     telemetry,
     terminal::{Look, Streams, View, tell},
     watch::{
-        Answering, Ending, OpenRun, RunUpdate, TerminalMode, TypedAhead, WithoutTerminal, asker,
+        Answering, OpenRun, RunUpdate, TerminalMode, TypedAhead, WatchEnd, WithoutTerminal, asker,
         watch,
     },
 };
@@ -210,14 +210,14 @@ impl Chat<'_> {
         let asker = asker(self.environment, self.look, self.answering, typed_ahead);
         let ending = watch(run, self.look, asker, &mut self.signals, async {}).await;
         let next = match ending {
-            Ok(Ending::Over { stopped_by: Some(signal), .. }) => stopped_by(signal),
-            Ok(Ending::Left(signal)) => Next::Leave(signal.into()),
-            Ok(Ending::Detached) => {
+            Ok(WatchEnd::Over { stopped_by: Some(signal), .. }) => stopped_by(signal),
+            Ok(WatchEnd::Left(signal)) => Next::Leave(signal.into()),
+            Ok(WatchEnd::Detached) => {
                 let base = self.client.base();
                 self.tell(&format!("detached: turnwire follow {run_id} --server {base}"));
                 Next::Leave(Exit::Done)
             }
-            Ok(Ending::NobodyReads) => Next::Leave(Exit::Done),
+            Ok(WatchEnd::NobodyReads) => Next::Leave(Exit::Done),
             Ok(ending) => {
                 if let Err(problem) = exit_of(ending, after_end) {
                     problem.show(self.look.paint);

@@ -23,7 +23,7 @@ use crate::{
     signals::listen,
     telemetry,
     terminal::{Look, Streams},
-    watch::{self, Answering, Asker, Ending, SEE_LOG, WithoutTerminal, asker, broken, watch},
+    watch::{self, Answering, Asker, SEE_LOG, WatchEnd, WithoutTerminal, asker, broken, watch},
     wiring,
 };
 
@@ -68,8 +68,8 @@ struct AfterEnd<'a> {
     has_log: bool,
 }
 
-fn finished(ending: Ending, arguments: &RunArguments, end: &AfterEnd) -> Result<Exit, Problem> {
-    if let (Ending::Over { answer, outcome, .. }, Some(path)) = (&ending, &arguments.output) {
+fn finished(ending: WatchEnd, arguments: &RunArguments, end: &AfterEnd) -> Result<Exit, Problem> {
+    if let (WatchEnd::Over { answer, outcome, .. }, Some(path)) = (&ending, &arguments.output) {
         keep(answer, outcome, path)?;
     }
     exit_of(ending, |outcome| match (outcome, end.settings) {
@@ -91,16 +91,16 @@ async fn ask_here(
     question: String,
     look: Look,
     asker: Asker,
-) -> Result<Ending, Problem> {
+) -> Result<WatchEnd, Problem> {
     let mut signals = listen()?;
     let run = agent.stream_chat(question).start().await.map_err(broken)?;
     let run = watch::local(agent.clone(), run).await?;
     // The engine first, then the tool servers.
-    let put_away = async {
+    let clean_up = async {
         agent.shut_down().await;
         tool_servers.shut_down().await;
     };
-    watch(run, look, asker, &mut signals, put_away).await
+    watch(run, look, asker, &mut signals, clean_up).await
 }
 
 /// Detects an invalid output path before the run.

@@ -9,7 +9,7 @@ use crate::{
     server_client::{NewRun, ServerClient, follow_started, start},
     signals::listen,
     terminal::{Look, View, tell},
-    watch::{Answering, Ending, WithoutTerminal, asker, watch},
+    watch::{Answering, WatchEnd, WithoutTerminal, asker, watch},
 };
 
 pub(super) fn answer(
@@ -17,7 +17,7 @@ pub(super) fn answer(
     arguments: &RunArguments,
     environment: &Environment,
     look: Look,
-) -> Result<Ending, Problem> {
+) -> Result<WatchEnd, Problem> {
     refuse_local_options(arguments)?;
     let question = question(arguments.question.as_deref())?;
     let look = look.detachable();
@@ -31,13 +31,14 @@ pub(super) fn answer(
         let run_id = tokio::select! {
             biased;
             // Nothing was started, or nobody will know of it.
-            signal = signals.next() => return Ok(Ending::Left(signal)),
+            signal = signals.next() => return Ok(WatchEnd::Left(signal)),
             started = start(client, new_run) => started?,
         };
         let run = follow_started(client, &run_id);
         let ending = watch(run, look, asker, &mut signals, async {}).await?;
         tell_how_to_go_on(&ending, &run_id, client);
-        if matches!(ending, Ending::Over { .. }) && matches!(look.view, View::Live | View::Plain) {
+        if matches!(ending, WatchEnd::Over { .. }) && matches!(look.view, View::Live | View::Plain)
+        {
             // For `turnwire follow`, `runs show` and `runs share`.
             tell(&look.paint.dim(&format!("  {run_id}")));
         }

@@ -117,7 +117,7 @@ pub fn read_items(
         return Err(ClientError::new("too_many_items", path, message));
     }
     let unread = FieldTracker::within(&references_found.limits);
-    let mut reader = Reader::new(list, references_found);
+    let mut reader = InputReader::new(list, references_found);
     for (n, (path, value)) in placed(list, path).enumerate() {
         reader.read(n, &Fields::of(value, &path, &unread)?)?;
     }
@@ -164,7 +164,7 @@ fn is_made_by_model(item: &Value) -> bool {
     }
 }
 
-struct Reader<'a> {
+struct InputReader<'a> {
     references_found: &'a ResolvedReferences,
     /// Approval requests whose call was executed.
     resolved: HashSet<&'a str>,
@@ -173,7 +173,7 @@ struct Reader<'a> {
     input: Input,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> InputReader<'a> {
     fn new(list: &'a [Value], references_found: &'a ResolvedReferences) -> Self {
         let calls = list.iter().filter(|item| kind_of(item) == Some("mcp_call"));
         Self {

@@ -103,7 +103,7 @@ pub fn read_tools(
     limits: &RequestLimits,
 ) -> Result<RequestedTools, ClientError> {
     let unread = FieldTracker::within(limits);
-    let mut reader = Reader { max_tools: limits.tools, ..Reader::default() };
+    let mut reader = ToolsReader { max_tools: limits.tools, ..ToolsReader::default() };
     let is_namespace = |tool: &Value| tool.get("type").and_then(Value::as_str) == Some("namespace");
     for (path, tool) in tools.iter().filter(|(_, tool)| !is_namespace(tool)) {
         if let Some(requested) = read_tool(&Fields::of(tool, path, &unread)?)? {
@@ -114,7 +114,7 @@ pub fn read_tools(
     for (path, namespace) in tools.iter().filter(|(_, tool)| is_namespace(tool)) {
         reader.read_namespace(&Fields::of(namespace, path, &unread)?)?;
     }
-    let Reader { requested_tools, .. } = reader;
+    let ToolsReader { requested_tools, .. } = reader;
     Ok(RequestedTools { tools: requested_tools, ignored: unread.left() })
 }
 
@@ -133,13 +133,13 @@ pub fn bare_functions(tools: &[Value]) -> HashSet<&str> {
 }
 
 #[derive(Default)]
-struct Reader {
+struct ToolsReader {
     max_tools: usize,
     requested_tools: Vec<RequestedTool>,
     names: HashSet<String>,
 }
 
-impl Reader {
+impl ToolsReader {
     fn add(&mut self, requested: RequestedTool, path: &str) -> Result<(), ClientError> {
         let name = requested.name();
         if self.names.contains(&name) {
