@@ -8,6 +8,7 @@ use turnwire_surfaces::{AgUiFrame, ag_ui::Origin};
 
 use super::{
     answers::answer_interrupts,
+    echo::with_references,
     input::{AgentRequest, OnDisconnect, RunAgentInput},
     messages::new_items,
     stream::{StreamOptions, stream_of},
@@ -119,7 +120,8 @@ async fn into_run(
     let instructions: Vec<String> = instructions.collect();
     run.instructions = (!instructions.is_empty()).then(|| instructions.join("\n\n"));
     run.inputs = true;
-    run.echo = request.origin.echo();
+    let messages = with_references(request.origin.messages, &history);
+    run.echo = Origin { messages, ..request.origin }.echo();
     run.tools = with_client_tools(run.tools, request.tools, |n, _| format!("tools[{n}]"))?;
     Ok(run)
 }

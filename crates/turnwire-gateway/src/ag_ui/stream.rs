@@ -12,13 +12,14 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::sync::watch;
 use turnwire_contract::{
-    EventStream, JournalError, JournalHead, RecordedEvent, RunId, Seq, TenantId,
+    EventStream, JournalError, JournalHead, RecordedEvent, RunId, Seq, StoreError, TenantId,
 };
 use turnwire_surfaces::{
     AgUi, AgUiFrame, Projection,
     ag_ui::{AgUiEvent, Outcome},
 };
 
+use super::echo::{referenced, resolve};
 use crate::{
     api_error::ApiError,
     app::App,
@@ -117,6 +118,10 @@ impl StreamReader {
             self.is_over |= recorded.event.ends_the_run();
             match step {
                 Step::Frame(frame) if frame.number > self.after => {
+                    let Ok(frame) = whole(&self.app, &self.tenant, frame).await else {
+                        self.disarm();
+                        return Some((Err(BrokenStream), true));
+                    };
                     return Some((Ok(wire_frame(&frame)), false));
                 }
                 Step::Pause(frame) if frame.number > self.after => {
@@ -137,6 +142,21 @@ impl StreamReader {
             guard.disarm();
         }
     }
+}
+
+/// The frame with the texts that its messages refer to.
+async fn whole(
+    app: &App,
+    tenant: &TenantId,
+    mut frame: AgUiFrame,
+) -> Result<AgUiFrame, StoreError> {
+    if let AgUiEvent::MessagesSnapshot { messages } = &mut frame.event {
+        let names = referenced(messages);
+        if !names.is_empty() {
+            resolve(messages, &app.runs().store().entries_named(tenant, &names).await?);
+        }
+    }
+    Ok(frame)
 }
 
 /// Whether nothing was recorded after `seq`.

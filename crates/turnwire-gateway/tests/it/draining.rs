@@ -21,10 +21,16 @@ use crate::{
 
 /// Two servers on one store: the first begins to talk and does not end, the second answers.
 async fn two_servers() -> (World, World) {
+    two_servers_after([]).await
+}
+
+/// The same, after the first has said `earlier` in runs of their own.
+async fn two_servers_after<const N: usize>(earlier: [Turn; N]) -> (World, World) {
     let (store, log, team) =
         (SlowStore::default(), BreakingLog::after(usize::MAX), Team::default());
     let share = |plan: Plan| plan.store(store.clone()).log(log.clone()).workers(team.clone());
-    let here = share(Plan::new([Turn::new().text("Let me ").wait_forever()])).start().await;
+    let turns = earlier.into_iter().chain([Turn::new().text("Let me ").wait_forever()]);
+    let here = share(Plan::new(turns)).start().await;
     let there = share(Plan::new([Turn::new().text("It is 20.")])).start().await;
     (here, there)
 }
@@ -172,6 +178,38 @@ async fn an_ag_ui_stream_breaks_and_is_read_on_elsewhere() {
     assert_eq!(of_type("MESSAGES_SNAPSHOT")["messages"], messages, "without the withdrawn text");
     assert_eq!(of_type("TEXT_MESSAGE_CONTENT")["delta"], "It is 20.");
     assert_eq!(events.last().unwrap()["outcome"], json!({ "type": "success" }));
+    there.close().await;
+}
+
+/// AG-UI 2.4: what the conversation has is not kept again with every run of its thread, and the
+/// snapshot after a withdrawn turn has it all the same.
+#[tokio::test]
+async fn an_ag_ui_snapshot_has_messages_that_are_kept_once() {
+    let answer = "A long answer. ".repeat(20);
+    let (here, there) = two_servers_after([Turn::new().text(answer.as_str())]).await;
+    let input = |run: &str, messages: &[Value]| json!({ "threadId": "t", "runId": run, "protocolVersion": "1.0", "messages": messages });
+    let question = json!({ "id": "u1", "role": "user", "content": "A long question. ".repeat(20) });
+    let first = here.request(Method::POST, "/ag-ui").json(&input("r1", &[question.clone()]));
+    let first = data_of(&here.text(first).await);
+    let start = first.iter().find(|event| event["type"] == "TEXT_MESSAGE_START").unwrap();
+    let said = json!({ "id": start["messageId"], "role": "assistant", "content": answer });
+    let next = json!({ "id": "u2", "role": "user", "content": "And now?" });
+    let messages = [question, said, next];
+    let request = here.request(Method::POST, "/ag-ui").json(&input("r2", &messages));
+    let mut response = request.send().await.unwrap();
+    let seen = read_until(&mut response, "Let me").await;
+    here.app.close();
+    while let Ok(Some(_)) = response.chunk().await {}
+    here.close().await;
+    let whole = there.text(there.request(Method::GET, "/ag-ui/runs/r2")).await;
+    assert!(whole.starts_with(&seen));
+    let events = data_of(&whole);
+    let run_id = events[0]["metadata"]["turnwire"]["run_id"].as_str().unwrap();
+    let path = format!("/v1/runs/{run_id}/events?follow=false&format=ndjson");
+    let journal = there.text(there.request(Method::GET, &path)).await;
+    assert!(!journal.contains("A long"), "{journal}");
+    let snapshot = events.iter().find(|event| event["type"] == "MESSAGES_SNAPSHOT").unwrap();
+    assert_eq!(snapshot["messages"], json!(messages));
     there.close().await;
 }
 
