@@ -27,6 +27,7 @@
 //! The engine formats nothing for clients and depends on no provider and no database.
 #![warn(missing_docs, clippy::wildcard_enum_match_arm)]
 
+mod call_statistics;
 mod call_timers;
 mod capabilities;
 mod citations;
@@ -68,6 +69,7 @@ mod tool_try;
 pub mod toolbox;
 mod work_time;
 
+pub use call_statistics::{CallPeriod, ServerCalls};
 pub use clock_and_ids::ClockAndIds;
 pub use commands::{AnswerError, AnswerOutcome};
 pub use live_run::LiveRun;

@@ -9,8 +9,8 @@ use tokio_util::task::TaskTracker;
 use turnwire_contract::{BlobStore, Model, RunOutcome, RunStore, ToolServers};
 
 use crate::{
-    concurrency::ConcurrencyLimits, gathering::Gathering, policy::ApprovalPolicy,
-    prompt_files::PromptFiles, toolbox::Toolbox,
+    call_statistics::CallStatistics, concurrency::ConcurrencyLimits, gathering::Gathering,
+    policy::ApprovalPolicy, prompt_files::PromptFiles, toolbox::Toolbox,
 };
 
 /// Dependencies of a run.
@@ -31,6 +31,8 @@ pub(crate) struct RunContext {
     pub(crate) gathering: Arc<Gathering>,
     /// Number of unreadable answer parts, over all runs.
     pub(crate) skipped_parts: Arc<AtomicU64>,
+    /// Calls of tool servers, over all runs.
+    pub(crate) statistics: Arc<CallStatistics>,
 }
 
 /// Whether the loop continues after a step.

@@ -24,6 +24,7 @@ use turnwire_contract::{
 };
 
 use crate::{
+    call_statistics::CallStatistics,
     clock_and_ids::ClockAndIds,
     concurrency::ConcurrencyLimits,
     failures,
@@ -135,6 +136,10 @@ pub(crate) struct Engine {
     pub(crate) gathering: Arc<Gathering>,
     /// Number of unreadable answer parts.
     pub(crate) skipped_parts: Arc<AtomicU64>,
+    /// Calls of tool servers.
+    pub(crate) statistics: Arc<CallStatistics>,
+    /// Start of this process's statistics.
+    pub(crate) started_at: Timestamp,
     /// Number of runs ended by a limit, by limit.
     pub(crate) incomplete: Mutex<HashMap<IncompleteReason, u64>>,
     pub(crate) files: Arc<PromptFiles>,
@@ -148,6 +153,7 @@ impl Runs {
         Self(Arc::new(Engine {
             files: Arc::new(files),
             gathering: Arc::new(Gathering::up_to(parts.max_gathering)),
+            started_at: parts.clock_and_ids.now(),
             parts,
             live: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -156,6 +162,7 @@ impl Runs {
             leases: LeaseState::default(),
             concurrency: ConcurrencyLimits::default(),
             skipped_parts: Arc::default(),
+            statistics: Arc::default(),
             incomplete: Mutex::default(),
             feeds: RunFeeds::default(),
         }))

@@ -176,6 +176,7 @@ impl Runs {
             concurrency: self.0.concurrency.clone(),
             gathering: Arc::clone(&self.0.gathering),
             skipped_parts: Arc::clone(&self.0.skipped_parts),
+            statistics: Arc::clone(&self.0.statistics),
         };
         lock(&self.0.live).insert(run.id().clone(), Arc::clone(&run));
         let (done, outcome) = oneshot::channel();

@@ -28,6 +28,7 @@ use turnwire_contract::{
 };
 
 use crate::{
+    call_statistics::CallEnd,
     call_timers::AttemptTimers,
     concurrency::Permits,
     definition::definition_of,
@@ -87,7 +88,9 @@ pub(crate) async fn execute_call(
     run.end_call(&call_id);
     drop(permits);
 
-    let outcome = match outcome? {
+    let outcome = outcome?;
+    note_call(run, context, tool.spec(), &outcome, began.elapsed());
+    let outcome = match outcome {
         AttemptsOutcome::Over(outcome) => outcome,
         AttemptsOutcome::Unknown(what) if run.state().settles_unknown_outcomes() => {
             let asked = run.outcome_question(&call_id, &what);
@@ -102,6 +105,26 @@ pub(crate) async fn execute_call(
     let end = Event::ToolFinished { call_id: call_id.clone(), outcome, duration_ms };
     Box::pin(run.record_end_of_call(&call_id, end)).await?;
     Ok(())
+}
+
+/// Counts a call of a configured server. One that a request supplied is nobody else's.
+fn note_call(
+    run: &LiveRun,
+    context: &RunContext,
+    spec: &ToolSpec,
+    outcome: &AttemptsOutcome,
+    elapsed: Duration,
+) {
+    let Some(server) = spec.server.as_deref() else { return };
+    if run.state().request().server(server).url.is_some() {
+        return;
+    }
+    let end = match outcome {
+        AttemptsOutcome::Over(outcome) => CallEnd::of(outcome),
+        AttemptsOutcome::Unknown(_) => CallEnd::Failed,
+    };
+    let tool = spec.reference();
+    context.statistics.note((run.tenant(), server, tool.own_name()), end, elapsed, run.now());
 }
 
 /// A call whose start is durable, with everything its tool needs.

@@ -1,13 +1,17 @@
 //! The tools of servers outside of a run: what they are like, and a run of one call.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 use tracing::warn;
 use turnwire_contract::{
-    CallId, FirstCall, Item, PinnedTool, RunRequest, ServerUse, TenantId, ToolKind, ToolRef,
-    ToolSpec,
+    CallId, FirstCall, Item, PinnedTool, RunRequest, ServerUse, TenantId, Timestamp, ToolKind,
+    ToolRef, ToolSpec,
 };
 
-use crate::{discovery::offered_name, pinning::pinned, runs::Runs};
+use crate::{call_statistics::ServerCalls, discovery::offered_name, pinning::pinned, runs::Runs};
+
+const DAY: Duration = Duration::from_hours(24);
 
 /// A tool of a server, as a run would offer it.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +20,13 @@ pub struct ListedTool {
     pub spec: ToolSpec,
     /// Whether its definition differs from the trusted one. Its calls need approval then.
     pub is_changed: bool,
+}
+
+impl ListedTool {
+    /// The name under which models are offered the tool.
+    pub fn offered_name(&self) -> String {
+        offered_name(&self.spec.name)
+    }
 }
 
 impl Runs {
@@ -33,6 +44,16 @@ impl Runs {
             ListedTool { spec, is_changed }
         };
         tools.iter().map(|tool| listed(tool.spec())).collect()
+    }
+
+    /// Returns the calls of a server in this process, within the last 24 hours, and since when they
+    /// are counted.
+    pub fn server_calls(&self, tenant: &TenantId, label: &str) -> (ServerCalls, Timestamp) {
+        let now = self.now();
+        let day = i64::try_from(DAY.as_micros()).unwrap_or(i64::MAX);
+        let since = Timestamp::from_micros(now.as_micros().saturating_sub(day));
+        let calls = self.0.statistics.calls(tenant, label, now);
+        (calls, since.max(self.0.started_at))
     }
 
     async fn trusted(&self, tenant: &TenantId, label: &str) -> Vec<PinnedTool> {

@@ -1,12 +1,14 @@
 //! `/v1/mcp_servers`: the configured MCP servers with their tools, and a run that tries one tool.
 
+use std::time::Duration;
+
 use axum::{extract::State, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use turnwire_contract::{
     CallId, Effect, ServerState, ServerStatus, ServerTransport, Timestamp, ToolClaims,
 };
-use turnwire_engine::{ListedTool, StartOptions, one_call};
+use turnwire_engine::{CallPeriod, ListedTool, ServerCalls, StartOptions, one_call};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -49,8 +51,43 @@ struct McpServer {
     /// Last error of the connection. It stays after the connection is open again. Null if there was
     /// none since the start of the server.
     last_error: Option<LastError>,
+    /// The calls of its tools. Calls of other tenants do not count.
+    calls: McpCalls,
     /// The tools. Empty while they are not known.
     tools: Vec<McpTool>,
+}
+
+/// The calls of a server that the answering process executed, within the last 24 hours.
+#[derive(Debug, Serialize, ToSchema)]
+struct McpCalls {
+    /// Since when calls are counted: 24 hours ago, or the start of the process.
+    #[schema(value_type = String, format = DateTime)]
+    since: Timestamp,
+    /// Number of calls that ended.
+    total: u64,
+    /// Number of calls that failed, timed out, or have an unknown outcome.
+    failed: u64,
+    /// Median duration of the last 500 calls, in milliseconds. Null if there were none.
+    p50_ms: Option<u64>,
+    /// Duration that 95 % of the last 500 calls did not exceed, in milliseconds. Null if there were
+    /// none.
+    p95_ms: Option<u64>,
+    /// The half hours with calls, oldest first, at most 48.
+    half_hours: Vec<McpCallPeriod>,
+}
+
+/// The calls of a server within half an hour.
+#[derive(Debug, Serialize, ToSchema)]
+struct McpCallPeriod {
+    /// Start of the half hour.
+    #[schema(value_type = String, format = DateTime)]
+    start: Timestamp,
+    /// Number of calls that ended.
+    total: u64,
+    /// Number of calls that failed.
+    failed: u64,
+    /// Mean duration, in milliseconds, without cancelled calls. Null if all were cancelled.
+    mean_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
@@ -105,6 +142,9 @@ struct McpTool {
     claims: Claims,
     /// Whether the definition differs from the trusted one. Calls need approval then.
     changed: bool,
+    /// Median duration of the last 32 calls, in milliseconds, as in `calls` of the server. Null if
+    /// there were none.
+    p50_ms: Option<u64>,
 }
 
 /// What a server claims about a tool. Null where it claims nothing.
@@ -121,8 +161,16 @@ struct Claims {
 }
 
 impl McpServer {
-    fn new(status: ServerStatus, tools: Vec<ListedTool>) -> Self {
-        let millis = |latency: std::time::Duration| u64::try_from(latency.as_millis()).ok();
+    fn new(
+        status: ServerStatus,
+        tools: Vec<ListedTool>,
+        calls: &ServerCalls,
+        since: Timestamp,
+    ) -> Self {
+        let listed = |tool: ListedTool| McpTool {
+            p50_ms: calls.tools.get(&tool.offered_name()).copied().and_then(millis),
+            ..McpTool::from(tool)
+        };
         Self {
             name: status.label,
             transport: match status.transport {
@@ -138,9 +186,33 @@ impl McpServer {
             },
             latency_ms: status.latency.and_then(millis),
             last_error: status.last_error.map(|(message, at)| LastError { message, at }),
-            tools: tools.into_iter().map(McpTool::from).collect(),
+            calls: McpCalls::new(calls, since),
+            tools: tools.into_iter().map(listed).collect(),
         }
     }
+}
+
+impl McpCalls {
+    fn new(calls: &ServerCalls, since: Timestamp) -> Self {
+        let half_hour = |period: &CallPeriod| McpCallPeriod {
+            start: period.start,
+            total: period.n_calls,
+            failed: period.n_failed,
+            mean_ms: period.mean.and_then(millis),
+        };
+        Self {
+            since,
+            total: calls.n_calls,
+            failed: calls.n_failed,
+            p50_ms: calls.median.and_then(millis),
+            p95_ms: calls.p95.and_then(millis),
+            half_hours: calls.periods.iter().map(half_hour).collect(),
+        }
+    }
+}
+
+fn millis(duration: Duration) -> Option<u64> {
+    u64::try_from(duration.as_millis()).ok()
 }
 
 impl From<ListedTool> for McpTool {
@@ -156,13 +228,16 @@ impl From<ListedTool> for McpTool {
             effect: spec.effect,
             claims: Claims { read_only, destructive, idempotent, open_world },
             changed: is_changed,
+            p50_ms: None,
         }
     }
 }
 
 /// List the configured MCP servers with their state and their tools.
 ///
-/// Starts to connect to servers that are not connected, and does not wait for them.
+/// Starts to connect to servers that are not connected, and does not wait for them. The statistics
+/// of calls are counters of the process that answers: other nodes have their own, and a restart
+/// begins anew.
 #[utoipa::path(
     get,
     path = "/v1/mcp_servers",
@@ -173,7 +248,8 @@ async fn list(State(app): State<App>, caller: Caller) -> Json<McpServerList> {
     let mut data = Vec::new();
     for status in app.runs().servers().statuses(caller.tenant()) {
         let tools = app.runs().known_tools(caller.tenant(), &status.label).await;
-        data.push(McpServer::new(status, tools));
+        let (calls, since) = app.runs().server_calls(caller.tenant(), &status.label);
+        data.push(McpServer::new(status, tools, &calls, since));
     }
     Json(McpServerList { object: "list", data })
 }

@@ -4,9 +4,11 @@ import type { ToolClaims } from "turnwire";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { draftOf, fieldsOf, readDraft } from "../model/schema_form";
-import { type Look, clock, plural } from "../model/words";
+import { type ServerCalls, barsOf, share, slownessOf, took, wordsOfBars } from "../model/server_calls";
+import { type Look, clock, count, duration, plural } from "../model/words";
 import { go, to } from "../router";
 import { request, sentence } from "../server/api";
+import { serverNow } from "../server/clock";
 import { Empty, Problem } from "../ui/controls";
 import { SchemaForm } from "../ui/form";
 import { Icon, State } from "../ui/icons";
@@ -22,6 +24,7 @@ interface ServerTool {
   requires_approval: boolean;
   claims: ToolClaims;
   changed: boolean;
+  p50_ms: number | null;
 }
 
 interface ToolServer {
@@ -31,6 +34,7 @@ interface ToolServer {
   state: string;
   latency_ms: number | null;
   last_error: { message: string; at: string } | null;
+  calls: ServerCalls;
   tools: ServerTool[];
 }
 
@@ -42,6 +46,17 @@ const STATES: Record<string, [Look, string]> = {
 };
 /** A server that connects is asked for soon. */
 const POLL_MS = { connecting: 700, otherwise: 5000 };
+
+/** The state of a server: of its connection, or that it is slow. */
+function stateOf(server: ToolServer): [Look, string] {
+  if (server.state === "connected" && slownessOf(server.calls, serverNow())) return ["timeout", "slow"];
+  return STATES[server.state] ?? ["unknown", server.state];
+}
+
+function ServerStateWord({ server, pill = false }: { server: ToolServer; pill?: boolean }): JSX.Element {
+  const [look, word] = stateOf(server);
+  return <State look={look} word={word} {...(pill ? { class: "pill" } : {})} />;
+}
 
 export function ServersPage(): JSX.Element {
   const { servers, problem, read } = useServers();
@@ -75,7 +90,7 @@ export function ServersPage(): JSX.Element {
                       <b class="cut">{server.name}</b>
                       <span class="dim cut">{`${addressOf(server)} · ${plural(server.tools.length, "tool")}`}</span>
                     </span>
-                    <State look={STATES[server.state]?.[0] ?? "unknown"} word={STATES[server.state]?.[1] ?? server.state} />
+                    <ServerStateWord server={server} />
                   </button>
                 </li>
               ))}
@@ -127,18 +142,18 @@ function addressOf({ transport, address }: ToolServer): string {
 
 function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
   const [trying, setTrying] = useState<string | undefined>(undefined);
-  const [look, word] = STATES[server.state] ?? (["unknown", server.state] as [Look, string]);
   return (
     <section class="panel" aria-label={server.name}>
       <header class="panel-h">
         <h2>{server.name}</h2>
-        <State look={look} word={word} class="pill" />
+        <ServerStateWord server={server} pill />
         <span class="dim cut mono" title={server.address}>
           {server.address}
         </span>
         <span class="grow" />
         <span class="num dim latency">{server.latency_ms === null ? "" : `answers in ${server.latency_ms} ms`}</span>
       </header>
+      <Slow calls={server.calls} />
       {server.last_error ? (
         <p class="alert" data-st="failed">
           <Icon name="warn" />
@@ -147,6 +162,7 @@ function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
           </span>
         </p>
       ) : null}
+      <Statistics calls={server.calls} />
       {server.tools
         .filter((one) => one.changed)
         .map((one) => (
@@ -164,6 +180,7 @@ function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
           <span>Tool</span>
           <span>Effect</span>
           <span>Approval</span>
+          <span>Median</span>
           <span />
         </div>
       )}
@@ -181,6 +198,7 @@ function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
               <span class="chip flat">{one.effect}</span>
             </span>
             <span class="m dim">{one.requires_approval || one.changed ? "asks first" : "runs at once"}</span>
+            <span class="m dim num">{took(one.p50_ms)}</span>
             <button type="button" class="btn sm" aria-label={`Try ${one.name}`} aria-expanded={trying === one.name} onClick={() => setTrying(trying === one.name ? undefined : one.name)}>
               Try
             </button>
@@ -189,6 +207,58 @@ function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
         ))}
       </ul>
     </section>
+  );
+}
+
+function Slow({ calls }: { calls: ServerCalls }): JSX.Element | null {
+  const slow = slownessOf(calls, serverNow());
+  if (!slow) return null;
+  return (
+    <p class="alert" data-st="timeout">
+      <Icon name="clock" />
+      <span>
+        <b>{`Calls take ${duration(slow.ms)}, usually ${took(slow.usualMs)}.`}</b> {`Since ${clock(slow.since)}.`}
+      </span>
+    </p>
+  );
+}
+
+/** How the calls of the last day went. */
+function Statistics({ calls }: { calls: ServerCalls }): JSX.Element {
+  const bars = barsOf(calls, serverNow());
+  const facts: [string, string, string][] = [
+    [`Calls since ${clock(calls.since)}`, count(calls.total), ""],
+    ["Failed", count(calls.failed), share(calls.failed, calls.total)],
+    ["Median", took(calls.p50_ms) || "–", ""],
+    ["Slowest 5 %", took(calls.p95_ms) || "–", ""],
+  ];
+  return (
+    <>
+      <dl class="stats">
+        {facts.map(([name, value, more]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd class="num">
+              {value} {more ? <small>{more}</small> : null}
+            </dd>
+          </div>
+        ))}
+      </dl>
+      {calls.total > 0 ? (
+        <figure class="day">
+          <svg role="img" aria-label={wordsOfBars(bars, calls)} viewBox="0 0 480 28" preserveAspectRatio="none">
+            {bars.map((bar, n) => {
+              const height = bar.look === "none" ? 2 : 5 + 23 * bar.height;
+              return <rect key={bar.start} class={bar.look} x={n * 10} width={7.5} y={28 - height} height={height} />;
+            })}
+          </svg>
+          <figcaption class="dim">
+            <span>24 hours ago</span>
+            <span>now</span>
+          </figcaption>
+        </figure>
+      ) : null}
+    </>
   );
 }
 

@@ -104,6 +104,14 @@ test("a tool is tried as a run of its own, with its approval and the server's cl
   await button(page, /^Approve A/).click();
   await page.locator("h1 + .st", { hasText: "done" }).waitFor();
   await page.getByRole("region", { name: "Call of drop_table" }).getByText("dropped orders").waitFor();
+  await open(page, "servers");
+  await servers.getByRole("button", { name: /^ops .*connected/ }).click();
+  await ops.getByRole("img", { name: /^Last 24 hours: \d+ calls?, \d+ failed/ }).waitFor();
+  const fact = async (name) => (await ops.locator(".stats > div", { hasText: name }).locator("dd").textContent()).trim();
+  assert.match(await fact("Calls since"), /^[1-9]/);
+  assert.match(await fact("Median"), /^\d/);
+  assert.match(await ops.getByRole("listitem").filter({ hasText: "drop_table" }).textContent(), /\d+ ms|\d\.\ds/);
+  await world.picture(page, "servers-calls-1440-dark");
 });
 
 test("what a server claims is marked as its claim when it asks, and stops approving all at once", async (world) => {

@@ -122,3 +122,40 @@ async fn what_cannot_be_tried_says_so() {
     );
     world.close().await;
 }
+
+/// The list has the calls of each server: how many, how many failed, how long they took. A call that
+/// was denied never reached its server.
+#[tokio::test]
+async fn the_calls_of_a_server_are_counted() {
+    let (plan, _) = plan();
+    let world = plan.start().await;
+    let tried = async |tool: &str, arguments: Value| {
+        let path = format!("/v1/mcp_servers/files/tools/{tool}/try");
+        let (_, started) = world.post(&path, json!({ "arguments": arguments })).await;
+        started["run_id"].clone()
+    };
+    let over = async |run: &Value| {
+        snapshot(&world, run, |run| !run["outcome"].is_null()).await;
+    };
+    for _ in 0..3 {
+        over(&tried("look", json!({ "a": 2, "b": 3 })).await).await;
+    }
+    over(&tried("look", json!({ "a": "x" })).await).await;
+    let denied = tried("delete%20it", json!({})).await;
+    let asks = snapshot(&world, &denied, |run| run["status"] == "needs_input").await;
+    let call = asks["calls"][0]["call_id"].as_str().unwrap();
+    let path = format!("/v1/runs/{}/calls/{call}/approve", denied.as_str().unwrap());
+    world.post(&path, json!({ "approve": false })).await;
+    over(&denied).await;
+    let (_, listed) = world.get("/v1/mcp_servers").await;
+    let [broken, files] = [0, 1].map(|n| &listed["data"][n]);
+    let calls = &files["calls"];
+    assert_eq!((&calls["total"], &calls["failed"]), (&json!(4), &json!(1)), "{calls:#}");
+    assert!(calls["p50_ms"].is_u64() && calls["p95_ms"].is_u64() && calls["since"].is_string());
+    let half_hours = calls["half_hours"].as_array().unwrap();
+    let total: u64 = half_hours.iter().map(|one| one["total"].as_u64().unwrap()).sum();
+    assert_eq!((total, half_hours[0]["start"].is_string()), (4, true));
+    assert!(files["tools"][0]["p50_ms"].is_u64() && files["tools"][1]["p50_ms"].is_null());
+    assert_eq!((&broken["calls"]["total"], &broken["calls"]["p50_ms"]), (&json!(0), &Value::Null));
+    world.close().await;
+}
