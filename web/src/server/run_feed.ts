@@ -1,8 +1,8 @@
 /**
  * One run, followed: its events, and the view that is folded from them.
  *
- * Events are applied at most once a frame, however many arrive. The feed stays when components come
- * and go, so a run is read once per page.
+ * Events are applied at most once a frame, and not more of them than a frame has time to draw. The
+ * feed stays when components come and go, so a run is read once per page.
  */
 
 import { ApiError, type RecordedEvent, Turnwire } from "turnwire";
@@ -28,6 +28,12 @@ export interface FeedState {
 
 /** Before a run is read again, unless the line is back earlier. */
 const AGAIN_MS = 5000;
+
+/**
+ * Events that one frame draws. If more have arrived, because the page was busy, the rest is for the
+ * next frames: one that draws it all would keep the page busy. A long backlog goes faster.
+ */
+const PER_FRAME = { min: 250, share: 1 / 8 };
 
 /** Where the events of a run come from. */
 interface Source {
@@ -123,6 +129,7 @@ export class RunFeed {
 
   /** What is stored by now, much faster than event by event. It is read while it arrives. */
   async #readStored(signal: AbortSignal): Promise<void> {
+    this.#fold();
     const after = this.#view.lastSeq;
     const response = await this.#source.fetch(`${this.#source.path}/events?follow=false&format=ndjson&after=${after}`, { signal });
     if (response.status === 204) return;
@@ -133,10 +140,10 @@ export class RunFeed {
     }
   }
 
-  /** Folds what has arrived. It is drawn with the next frame, or all at once when a page opens. */
-  #fold(): void {
-    const fresh = this.#buffer.filter(({ seq }) => seq > this.#view.lastSeq);
-    this.#buffer = [];
+  /** Folds what has arrived, or the first `most` of it. */
+  #fold(most = this.#buffer.length): void {
+    const fresh = this.#buffer.slice(0, most).filter(({ seq }) => seq > this.#view.lastSeq);
+    this.#buffer = this.#buffer.slice(most);
     for (const recorded of fresh) this.events.push(recorded);
     this.#view = foldRun(this.#view, fresh);
   }
@@ -144,6 +151,10 @@ export class RunFeed {
   #push(recorded: RecordedEvent): void {
     noteServerTime(recorded.at);
     this.#buffer.push(recorded);
+    this.#schedule();
+  }
+
+  #schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
     // A hidden page has no frames, and must stay up to date all the same.
@@ -153,7 +164,9 @@ export class RunFeed {
 
   #flush(): void {
     this.#isScheduled = false;
-    this.#fold();
+    const waiting = this.#buffer.length;
+    this.#fold(document.hidden ? waiting : Math.max(PER_FRAME.min, Math.ceil(waiting * PER_FRAME.share)));
+    if (this.#buffer.length > 0) this.#schedule();
     const [before, view] = [this.state.value.view, this.#view];
     if (view === before) return;
     this.state.update((now) => ({ ...now, view, pending: stillPending(now.pending, view) }));

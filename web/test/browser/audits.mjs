@@ -1,7 +1,7 @@
 // What must hold everywhere: accessibility, safety, speed.
 
 import assert from "node:assert/strict";
-import { ANSWER, THREE, ask, audited, button, cardSays, noSideways, noViolations, says, test } from "./acts.mjs";
+import { ANSWER, THREE, ask, audited, button, cardSays, noSideways, noViolations, says, tasksDuring, test } from "./acts.mjs";
 import { PAYLOADS } from "./payloads.mjs";
 import { call, script, until } from "./world.mjs";
 
@@ -116,52 +116,59 @@ test("5,000 deltas and 50 calls leave the page responsive, and nothing jumps", a
   const page = await world.page();
   const observe = () => {
     window.shift = 0;
-    window.longest = 0;
     new PerformanceObserver((list) => list.getEntries().forEach((one) => !one.hadRecentInput && (window.shift += one.value))).observe({ type: "layout-shift", buffered: false });
-    new PerformanceObserver((list) => list.getEntries().forEach((one) => (window.longest = Math.max(window.longest, one.duration)))).observe({ type: "longtask", buffered: false });
   };
   const calls = (turn) => Array.from({ length: 10 }, (_, n) => call("echo", { text: `call ${turn}.${n}` }));
   const turns = Array.from({ length: 5 }, (_, turn) => ({ calls: calls(turn) }));
   const words = Array.from({ length: 5000 }, (_, n) => (n % 25 === 24 ? `w${n}\n\n` : `w${n} `));
-  await ask(page, script(...turns, { text: words, pace_ms: 1 }));
-  await page.locator(".you").first().waitFor();
-  await page.evaluate(observe);
-  // By selectors only: looking for texts in thousands of nodes would be the longest task of all.
-  await page.locator(".log .prose").first().waitFor();
-  await page.getByLabel("Message").pressSequentially("typing keeps up");
-  assert.equal(await page.getByLabel("Message").inputValue(), "typing keeps up");
-  await page.locator(".log .foot").waitFor({ timeout: 120_000 });
-  const { shift, longest } = await page.evaluate(() => ({ shift: window.shift, longest: window.longest }));
-  assert.ok(longest <= 500, `a task took ${longest} ms`);
+  const [longest] = await tasksDuring(page, async () => {
+    await ask(page, script(...turns, { text: words, pace_ms: 1 }));
+    await page.locator(".you").first().waitFor();
+    await page.evaluate(observe);
+    // By selectors only: looking for texts in thousands of nodes would be the longest task of all.
+    await page.locator(".log .prose").first().waitFor();
+    await page.getByLabel("Message").pressSequentially("typing keeps up");
+    assert.equal(await page.getByLabel("Message").inputValue(), "typing keeps up");
+    await page.locator(".log .foot").waitFor({ timeout: 120_000 });
+  });
+  const shift = await page.evaluate(() => window.shift);
+  assert.ok(longest <= 100, `a task took ${longest} ms`);
   assert.ok(shift <= 0.02, `layout shift ${shift}`);
   return `longest task ${Math.round(longest)} ms, layout shift ${shift.toFixed(4)}`;
 });
 
-test("a finished run of 20,000 events opens quickly", async (world) => {
+/** A second from the address to the last event: one half for the server, one half for the page. */
+const OPENED_MS = { total: 1000, server: 500, page: 500 };
+
+test("a finished run of 20,000 events is open within a second", async (world) => {
   const words = Array.from({ length: 20_000 }, (_, n) => `w${n} `);
   const body = JSON.stringify({ message: script({ text: words }) });
   const answer = await fetch(`${world.url}/chat/stream`, { method: "POST", headers: { "content-type": "application/json" }, body });
   await answer.text();
-  const address = `#/run/${answer.headers.get("turnwire-run-id")}`;
-  let [best, n] = [{ shown: Infinity }, ""];
-  for (let round = 0; round < 3; round += 1) {
+  const address = `${world.url}/#/run/${answer.headers.get("turnwire-run-id")}`;
+  let [best, n] = [{ shown: Infinity, page: Infinity }, ""];
+  for (let round = 0; round < 4 && best.shown > OPENED_MS.total; round += 1) {
     const fresh = await world.page({ url: "about:blank" });
     await fresh.addInitScript(() => {
       const look = () => (document.querySelector(".ev:last-child")?.textContent.includes("run_finished") ? (window.shownAt = performance.now()) : requestAnimationFrame(look));
       look();
     });
-    await fresh.goto(`${world.url}/${address}`);
-    await fresh.getByRole("option", { name: /run_finished/ }).waitFor();
+    const tasks = await tasksDuring(fresh, async () => {
+      await fresh.goto(address);
+      await fresh.waitForFunction(() => window.shownAt);
+    });
     const took = await fresh.evaluate(() => {
       const { startTime, responseEnd } = performance.getEntriesByType("resource").find(({ name }) => name.includes("/events"));
       return { shown: window.shownAt, server: responseEnd - startTime };
     });
-    if (took.shown < best.shown) best = took;
+    const page = Math.min(best.page, tasks.reduce((sum, ms) => sum + ms, 0));
+    best = { ...(took.shown < best.shown ? took : best), page };
     n = await fresh.locator(".jr > header .num").textContent();
     await fresh.context().close();
   }
-  // A second on a machine that does nothing else, with a server that is built for speed; a busy one
-  // only has to show that it is not minutes.
-  assert.ok(best.shown <= 15_000, `${best.shown} ms`);
-  return `${n}, shown ${Math.round(best.shown)} ms after the address was opened, ${Math.round(best.server)} ms of them for the server to send the journal`;
+  const [shown, server, page] = [best.shown, best.server, best.page].map(Math.round);
+  assert.ok(page <= OPENED_MS.page, `the page worked for ${page} ms`);
+  // A server that is built for tests, or shares its machine, needs more than its half.
+  assert.ok(shown <= OPENED_MS.total || server > OPENED_MS.server, `shown after ${shown} ms, of which the server had ${server} ms`);
+  return `${n}, shown ${shown} ms after the address was opened; the server sent them in ${server} ms, the page worked for ${page} ms`;
 });

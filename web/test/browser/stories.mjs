@@ -1,7 +1,7 @@
 // The stories of a person with a chat: tools, approvals, questions, lost lines, dead servers.
 
 import assert from "node:assert/strict";
-import { ANSWER, THREE, ask, audited, button, card, cardSays, listen, noSideways, noViolations, says, test, times } from "./acts.mjs";
+import { ANSWER, THREE, ask, audited, bestOf, button, card, cardSays, listen, noSideways, noViolations, says, test, times } from "./acts.mjs";
 import { call, script, until, turnwire } from "./world.mjs";
 
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
@@ -11,15 +11,13 @@ test("A9 the page comes with its policy and paints within a second", async (worl
   const response = await page.reload();
   assert.match(response.headers()["content-security-policy"], /script-src 'self'/);
   assert.doesNotMatch(response.headers()["content-security-policy"], /unsafe/);
-  let best = Infinity;
-  for (let n = 0; n < 5; n += 1) {
+  const best = await bestOf(5, 1000, async () => {
     const fresh = await world.page();
     await fresh.getByLabel("Message").waitFor();
     const paint = await until("the first paint", () => fresh.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime));
-    best = Math.min(best, paint);
     await fresh.context().close();
-  }
-  assert.ok(best <= 1000, `${best} ms`);
+    return paint;
+  });
   return `first paint ${Math.round(best)} ms`;
 });
 
@@ -154,32 +152,40 @@ test("a tool asks, and the form answers", async (world) => {
 
 test("a reload and a second tab show the same run, and Stop works from both", async (world) => {
   const page = await world.page();
-  await ask(page, script({ text: "Wait. ", calls: [call("wait_for_cancel")] }, { text: "Done." }));
-  await cardSays(page, "props/wait_for_cancel", "running");
-  await page.reload();
-  await cardSays(page, "props/wait_for_cancel", "running");
-  const second = await world.tab(page.context(), page.url());
-  await cardSays(second, "props/wait_for_cancel", "running");
-  // How long the button takes to answer, measured in the page.
-  const took = await second.evaluate(
-    () =>
-      new Promise((resolve) => {
-        const stop = [...document.querySelectorAll("button")].find((one) => one.textContent.startsWith("Stop "));
-        const since = performance.now();
-        new MutationObserver(() => stop.textContent.startsWith("Stopping") && resolve(performance.now() - since)).observe(stop, {
-          childList: true,
-          subtree: true,
-          characterData: true,
-        });
-        stop.click();
-      }),
-  );
-  const since = Date.now();
-  for (const tab of [second, page]) await tab.getByText(/Stopped by you/).waitFor();
-  const stopped = Date.now() - since;
-  await cardSays(page, "props/wait_for_cancel", "stopped");
-  assert.ok(took <= 1000, `${took} ms`);
-  return `Stop answered in ${Math.round(took)} ms, stopped everywhere in ${stopped} ms`;
+  const [answered, stopped] = [[], []];
+  // How long the button takes to answer is measured in the page.
+  await bestOf(4, 100, async () => {
+    const texts = await page.getByText(/Stopped by you/).count();
+    await ask(page, script({ text: "Wait. ", calls: [call("wait_for_cancel")] }, { text: "Done." }));
+    const running = (tab) => tab.locator("details.tool summary .word", { hasText: "running" }).waitFor();
+    await running(page);
+    await page.reload();
+    await running(page);
+    const second = await world.tab(page.context(), page.url());
+    await running(second);
+    const took = await second.evaluate(
+      () =>
+        new Promise((resolve) => {
+          const stop = [...document.querySelectorAll("button")].find((one) => one.textContent.startsWith("Stop "));
+          const since = performance.now();
+          new MutationObserver(() => stop.textContent.startsWith("Stopping") && resolve(performance.now() - since)).observe(stop, {
+            childList: true,
+            subtree: true,
+            characterData: true,
+          });
+          stop.click();
+        }),
+    );
+    const since = Date.now();
+    for (const tab of [second, page]) await until("it is stopped", async () => (await tab.getByText(/Stopped by you/).count()) > texts);
+    stopped.push(Date.now() - since);
+    answered.push(took);
+    await page.locator("details.tool summary .word", { hasText: "stopped" }).last().waitFor();
+    await second.close();
+    return took;
+  });
+  assert.ok(Math.min(...stopped) <= 2500, `${stopped} ms`);
+  return `Stop answered in ${Math.round(Math.min(...answered))} ms, stopped everywhere in ${Math.min(...stopped)} ms`;
 });
 
 test("S2-Q3 several tools show as cards in order, also after a reload", async (world) => {
@@ -207,28 +213,32 @@ test("S1-SC-001 one tool reports progress, is stopped, and the run goes on", asy
 
 test("the line is cut and mended: nothing is lost, nothing comes twice", async (world) => {
   const page = await world.page({ scheme: "dark" });
-  const words = Array.from({ length: 120 }, (_, n) => `word${n}. `);
-  await ask(page, script({ text: words, pace_ms: 40 }));
-  await says(page, "word5.");
-  await page.getByLabel("Message").fill("a draft");
-  world.line.cut();
-  await page.getByText("Connection lost.").first().waitFor();
-  await world.picture(page, "disconnected-1280-dark");
-  const run = await page.locator("[data-run]").last().getAttribute("data-run");
-  const missed = await until("words are missed", async () => {
-    const { text } = await (await fetch(`http://127.0.0.1:${world.gateway.port}/v1/runs/${run}`)).json();
-    const last = text.trim().split(" ").at(-1);
-    return (await times(page, last)) === 0 && last;
+  let round = 0;
+  const back = await bestOf(3, 1000, async () => {
+    round += 1;
+    const words = Array.from({ length: 120 }, (_, n) => `word${n}of${round}. `);
+    await ask(page, script({ text: words, pace_ms: 40 }));
+    await says(page, words[5].trim());
+    await page.getByLabel("Message").fill("a draft");
+    world.line.cut();
+    await page.getByText("Connection lost.").first().waitFor();
+    await world.picture(page, "disconnected-1280-dark");
+    const run = await page.locator("[data-run]").last().getAttribute("data-run");
+    const missed = await until("words are missed", async () => {
+      const { text } = await (await fetch(`http://127.0.0.1:${world.gateway.port}/v1/runs/${run}`)).json();
+      const last = text.trim().split(" ").at(-1);
+      return (await times(page, last)) === 0 && last;
+    });
+    world.line.mend();
+    const since = Date.now();
+    await says(page, missed);
+    const shown = Date.now() - since;
+    await page.getByText("Back.").first().waitFor();
+    await says(page, words[119].trim());
+    for (const word of words) assert.equal(await times(page, word.trim()), 1, word);
+    assert.equal(await page.getByLabel("Message").inputValue(), "a draft");
+    return shown;
   });
-  world.line.mend();
-  const since = Date.now();
-  await says(page, missed);
-  const back = Date.now() - since;
-  assert.ok(back <= 3000, `${back} ms`);
-  await page.getByText("Back.").first().waitFor();
-  await says(page, "word119.");
-  for (const word of words) assert.equal(await times(page, word.trim()), 1, word);
-  assert.equal(await page.getByLabel("Message").inputValue(), "a draft");
   return `missed events shown after ${back} ms`;
 });
 
