@@ -84,6 +84,7 @@ class Turnwire:
         message: str,
         *,
         session_id: str | None = None,
+        replaces: str | None = None,
         active_file: str | None = None,
         model: str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
@@ -103,7 +104,8 @@ class Turnwire:
     ) -> ChatResult:
         """Sends a message and calls back as the answer is made, through any number of disconnects.
 
-        `session_id` of an earlier answer continues its conversation. `model`, `tools` and
+        `session_id` of an earlier answer continues its conversation; `replaces` is the ID of the item of
+        that conversation that the message replaces, with everything after it. `model`, `tools` and
         `attachments` are those of `/v1/responses`, for example
         `{"type": "mcp", "server_label": "docs"}` and `{"type": "input_image", "image_url": …}`;
         with attachments the message may be empty. With `approvals`, `on_event`
@@ -121,6 +123,7 @@ class Turnwire:
         body = {
             "message": message or None,
             "session_id": session_id,
+            "replaces": replaces,
             "active_file": active_file,
             "model": model,
             "tools": tools,

@@ -23,6 +23,11 @@ export interface StreamChatOptions extends ChatCallbacks, MessageManagerCallback
   message: string;
   /** The conversation to continue: `sessionId` of an earlier answer. */
   sessionId?: string;
+  /**
+   * ID of the item of the conversation that the message replaces, with everything after it. It stays
+   * with the runs that it came from.
+   */
+  replaces?: string;
   /** Path of the file that the user is looking at, as a hint for the model. */
   activeFile?: string;
   /** Name of the model. Default: that of the server. */
@@ -176,10 +181,11 @@ export class Turnwire {
    * starts one run, however often it arrives.
    */
   #startChat(options: StreamChatOptions): Promise<string> {
-    const { message, sessionId, activeFile, model, tools, attachments, approvals, inputs, signal } = options;
+    const { message, sessionId, replaces, activeFile, model, tools, attachments, approvals, inputs, signal } = options;
     const body: ChatMessage = {
       message: message || undefined,
       session_id: sessionId,
+      replaces,
       active_file: activeFile,
       model,
       tools: tools && [...tools],

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::{
-    CallId, ConversationId, Decision, Entry, Generation, Item, RunId, ServerRef, TenantId,
+    CallId, ConversationId, Decision, Entry, Generation, Item, ItemId, RunId, ServerRef, TenantId,
     ToolKind, ToolRef, ToolSpec,
 };
 
@@ -29,6 +29,11 @@ pub struct RunRequest {
     /// Conversation that the run continues and adds to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<ConversationId>,
+    /// First entry of the conversation that the run replaces. It and everything after it is
+    /// superseded when the run is created: it is no longer part of the conversation, and stays with
+    /// the runs that it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<ItemId>,
     /// Run that is continued, if there is no conversation. Its history, input and output come
     /// before the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,6 +97,7 @@ impl RunRequest {
             upstream_model: None,
             instructions: None,
             conversation_id: None,
+            replaces: None,
             continues: None,
             before: Vec::new(),
             input,

@@ -6,7 +6,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use turnwire_contract::{Content, Item, Role, RunRequest};
+use turnwire_contract::{Content, ConversationId, Item, ItemId, Role, RunRequest};
 use turnwire_surfaces::ChatStreamOptions;
 use utoipa::ToSchema;
 
@@ -38,6 +38,11 @@ pub(crate) struct ChatMessage {
     /// created.
     #[schema(min_length = 1, max_length = 128)]
     session_id: Option<String>,
+    /// ID of an item of the conversation that the message replaces, with everything after it. What
+    /// is replaced leaves the conversation when the run starts, and stays with the runs that it came
+    /// from. Needs `session_id`.
+    #[schema(min_length = 1)]
+    replaces: Option<String>,
     /// Path of the file the user is viewing. It is passed to the model as a hint.
     active_file: Option<String>,
     /// Name of the model, as in `/v1/responses`. Default: the default model of the server.
@@ -64,9 +69,10 @@ pub(crate) struct ChatMessage {
 
 impl ChatMessage {
     /// All field names, used to refuse unknown ones.
-    const FIELDS: [&str; 9] = [
+    const FIELDS: [&str; 10] = [
         "message",
         "session_id",
+        "replaces",
         "active_file",
         "model",
         "tools",
@@ -97,6 +103,9 @@ impl ChatMessage {
         {
             let text = "`session_id` must be 1 to 128 visible ASCII characters.";
             return Err(ClientError::invalid("session_id", text).into());
+        }
+        if message.replaces.is_some() && message.session_id.is_none() {
+            return Err(ClientError::missing("session_id").into());
         }
         Ok(message)
     }
@@ -144,15 +153,32 @@ impl ChatMessage {
             let instructions = run.instructions.into_iter().chain([hint]);
             run.instructions = Some(instructions.collect::<Vec<_>>().join("\n\n"));
         }
-        run.conversation_id = Some(match self.session_id {
+        let conversation_id = match self.session_id {
             None => app.runs().new_conversation_id(),
             Some(id) => {
                 let found = conversations::find(app, caller, &id).await;
                 found.map_err(|error| error.about("session_id"))?.id
             }
-        });
+        };
+        if let Some(id) = self.replaces {
+            run.replaces = Some(replaced(app, caller, &conversation_id, &id).await?);
+        }
+        run.conversation_id = Some(conversation_id);
         Ok(run)
     }
+}
+
+/// The item that the message replaces. The conversation must have it.
+async fn replaced(
+    app: &App,
+    caller: &Caller,
+    conversation_id: &ConversationId,
+    id: &str,
+) -> Result<ItemId, ApiError> {
+    let entries = app.runs().history(caller.tenant(), conversation_id).await?;
+    let found = entries.into_iter().find(|entry| entry.id.as_str() == id);
+    let missing = || ApiError::not_found("Item", id).about("replaces");
+    Ok(found.ok_or_else(missing)?.id)
 }
 
 /// Reads the attachments, and looks up the uploaded files that they name.

@@ -51,6 +51,7 @@ pub(crate) async fn retry_of(
     let before = &record.request;
     Ok(RunRequest {
         input: Vec::new(),
+        replaces: None,
         continues: before.conversation_id.is_none().then(|| run_id.clone()),
         first_calls: vec![first_call],
         ..RunRequest::clone(before)

@@ -17,13 +17,14 @@ use crate::{
     workers::micros,
 };
 
-/// Locks a conversation for a new run and creates it if it does not exist. Returns the number of
-/// its last entry. It must be idle.
+/// Locks a conversation for a new run and creates it if it does not exist. Supersedes what the run
+/// `replaces`. Returns the number of the last entry that is left. It must be idle.
 pub(crate) async fn hold_for_run(
     transaction: &mut dyn Transaction,
     dialect: &Dialect,
     tenant: &TenantId,
     id: &ConversationId,
+    replaces: Option<&ItemId>,
     now: Timestamp,
 ) -> Result<i64, StoreError> {
     let sql = format!(
@@ -37,8 +38,13 @@ pub(crate) async fn hold_for_run(
     transaction.query(&sql, &values).await?;
     // A separate statement: it must start after the lock to see earlier commits.
     must_be_idle(transaction, tenant, id).await?;
+    if let Some(from) = replaces
+        && !entries::supersede(transaction, tenant, id, from).await?
+    {
+        return Err(missing(from));
+    }
     let sql = "select coalesce(max(position), 0) from entries
-               where tenant = $1 and conversation_id = $2";
+               where tenant = $1 and conversation_id = $2 and superseded_upto is null";
     let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
     let found = transaction.query(sql, &values).await?;
     Ok(found.first().map(|row| row.integer(0)).transpose()?.unwrap_or_default())
@@ -86,15 +92,19 @@ fn unknown(id: &ConversationId) -> StoreError {
     StoreError::NotFound(format!("conversation `{id}`"))
 }
 
-/// Returns the error for a busy conversation, if it is busy.
-pub(crate) async fn busy_now(
+fn missing(name: &ItemId) -> StoreError {
+    StoreError::NotFound(format!("item `{name}`"))
+}
+
+/// Returns the active run of a conversation, if there is one.
+pub(crate) async fn active_run(
     database: &dyn Database,
     tenant: &TenantId,
     id: &ConversationId,
-) -> Result<Option<StoreError>, StoreError> {
+) -> Result<Option<RunId>, StoreError> {
     let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
     let found = database.query(BUSY_WITH, &values).await?;
-    found.first().map(|row| busy(id, row)).transpose()
+    Ok(found.first().map(|row| row.text(0)).transpose()?.map(RunId::from))
 }
 
 /// Deletes a locked conversation. Entries that belong to runs stay.
@@ -235,8 +245,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut transaction = self.lock_conversation(tenant, id).await?;
         if !entries::take_out(&mut *transaction, tenant, id, Some(name)).await? {
-            let missing = StoreError::NotFound(format!("item `{name}`"));
-            return Err(rolled_back(transaction, missing).await);
+            return Err(rolled_back(transaction, missing(name)).await);
         }
         Ok(transaction.commit().await?)
     }

@@ -2,6 +2,10 @@
 //!
 //! All entries are in one table, in insertion order. An entry belongs to a run, a conversation, or
 //! both, and is deleted when it belongs to neither.
+//!
+//! A run may replace the end of its conversation. Entries that were replaced stay in the table, with
+//! the position of the last entry at that time (`superseded_upto`): the conversation no longer has
+//! them, and runs that began before it still have seen them.
 
 use std::collections::HashSet;
 
@@ -92,20 +96,44 @@ pub(crate) async fn take_out(
     Ok(!gone.is_empty() || !kept.is_empty())
 }
 
-/// Returns all entries of a conversation.
+/// Marks the entry `from` of a conversation, and everything after it, as superseded. Returns whether
+/// the conversation has it.
+pub(crate) async fn supersede(
+    transaction: &mut dyn Transaction,
+    tenant: &TenantId,
+    conversation_id: &ConversationId,
+    from: &ItemId,
+) -> Result<bool, DatabaseError> {
+    let sql = "update entries set superseded_upto =
+                   (select max(position) from entries where tenant = $1 and conversation_id = $2)
+               where tenant = $1 and conversation_id = $2 and superseded_upto is null
+                   and position >=
+                       (select min(position) from entries
+                        where tenant = $1 and conversation_id = $2 and superseded_upto is null
+                            and id = $3)
+               returning 1";
+    let values = [
+        Value::Text(tenant.as_str()),
+        Value::Text(conversation_id.as_str()),
+        Value::Text(from.as_str()),
+    ];
+    Ok(!transaction.query(sql, &values).await?.is_empty())
+}
+
+/// Returns the entries of a conversation that are not superseded.
 pub(crate) async fn of_conversation(
     database: &dyn Database,
     tenant: &TenantId,
     conversation_id: &ConversationId,
 ) -> Result<Vec<Entry>, StoreError> {
     let sql = "select entry from entries where tenant = $1 and conversation_id = $2
-               order by position";
+               and superseded_upto is null order by position";
     let values = [Value::Text(tenant.as_str()), Value::Text(conversation_id.as_str())];
     read(&database.query(sql, &values).await?)
 }
 
-/// Returns the whole context of a run: its own entries, preceded by those of its conversation up to
-/// its start, or by those of the run it continues, recursively.
+/// Returns the whole context of a run: its own entries, preceded by those that its conversation had
+/// at its start, or by those of the run it continues, recursively.
 pub(crate) async fn of_chain(
     database: &dyn Database,
     tenant: &TenantId,
@@ -127,6 +155,7 @@ pub(crate) async fn of_chain(
                    from chain c cross join entries e
                    where e.tenant = $1 and e.conversation_id = c.conversation_id
                        and e.position <= c.history_upto
+                       and (e.superseded_upto is null or e.superseded_upto >= c.history_upto)
                ) as seen order by depth desc, position";
     let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
     read(&database.query(sql, &values).await?)

@@ -11,7 +11,7 @@ use turnwire_contract::{
 };
 
 use crate::{
-    Store,
+    Store, conversations,
     database::{DatabaseError, Dialect, Row, Transaction, Value},
     deletion, entries,
     failures::{decode, rolled_back},
@@ -166,6 +166,14 @@ impl Conversations for Store {
         id: &ConversationId,
     ) -> Result<ConversationRecord, StoreError> {
         self.find_conversation(tenant, id).await
+    }
+
+    async fn active_run(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Option<RunId>, StoreError> {
+        conversations::active_run(&*self.0.database, tenant, id).await
     }
 
     async fn annotate_conversation(

@@ -135,10 +135,11 @@ impl Store {
         let (mut links, tenant) = (RunLinks::default(), &run.request.tenant);
         match (&run.request.conversation_id, &run.request.continues) {
             (Some(id), _) => {
-                let now = run.created_at;
+                let (now, replaces) = (run.created_at, run.request.replaces.as_ref());
                 links.conversation_id = Some(id.as_str());
-                links.history_upto =
-                    conversations::hold_for_run(transaction, dialect, tenant, id, now).await?;
+                let held =
+                    conversations::hold_for_run(transaction, dialect, tenant, id, replaces, now);
+                links.history_upto = held.await?;
             }
             (None, Some(before)) => {
                 lock_finished_run(transaction, dialect, tenant, before).await?;
@@ -156,11 +157,14 @@ impl Store {
     /// Returns the cause of a unique violation: an active run in the conversation, or the same run
     /// id.
     async fn why_taken(&self, run: &NewRun) -> Result<StoreError, StoreError> {
-        let busy = match &run.request.conversation_id {
-            Some(id) => conversations::busy_now(&*self.0.database, &run.request.tenant, id).await?,
-            None => None,
-        };
-        Ok(busy.unwrap_or_else(|| StoreError::Exists(name_of(&run.run_id))))
+        if let Some(id) = &run.request.conversation_id {
+            let tenant = &run.request.tenant;
+            let active = conversations::active_run(&*self.0.database, tenant, id).await?;
+            if let Some(run_id) = active {
+                return Ok(StoreError::Busy { conversation_id: id.clone(), run_id });
+            }
+        }
+        Ok(StoreError::Exists(name_of(&run.run_id)))
     }
 }
 

@@ -298,6 +298,14 @@ impl<S: Conversations, W: Watcher> Conversations for Forwarding<S, W> {
         self.around("conversation", self.store.conversation(tenant, id)).await
     }
 
+    async fn active_run(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Option<RunId>, StoreError> {
+        self.around("active_run", self.store.active_run(tenant, id)).await
+    }
+
     async fn annotate_conversation(
         &self,
         tenant: &TenantId,

@@ -8,7 +8,7 @@ import { questionText, titleOf } from "../model/words";
 import { go, replace, route, to } from "../router";
 import { request, sentence } from "../server/api";
 import { choiceOf, moveChoice } from "../server/choices";
-import { type Attachment, itemsOf, rewind, startRun, stopRun } from "../server/commands";
+import { type Attachment, itemsOf, questionFromEnd, startRun, stopRun } from "../server/commands";
 import { type RunFeed, feedOf } from "../server/run_feed";
 import { Store, useStore } from "../server/store";
 import { type RunLine, type RunPage, noteRun, runs, setTitle, titles } from "../server/threads";
@@ -50,11 +50,11 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
   const active = last && !last.state.value.view.outcome && !last.state.value.error ? last : undefined;
   const waiting = visible.flatMap(waitingIn);
 
-  const send = async (text: string, files: readonly Attachment[] = []) => {
+  const send = async (text: string, files: readonly Attachment[] = [], replaces?: string) => {
     setSending(text || files.map((file) => file.name).join(", "));
     setProblem("");
     try {
-      const started = await startRun({ text, files, conversationId, choice: choiceOf(conversationId).value });
+      const started = await startRun({ text, files, conversationId, choice: choiceOf(conversationId).value, replaces });
       if (!conversationId && started.conversationId) {
         moveChoice(started.conversationId);
         setTitle(started.conversationId, text.slice(0, 120));
@@ -63,20 +63,24 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
     } catch (error) {
       setProblem(sentence(error));
       drafts(conversationId).set(text);
+      return false;
+    } finally {
+      setSending("");
     }
-    setSending("");
+    return true;
   };
-  /** Takes everything from this run on out of the conversation, and asks again. */
+  /** Asks again, in place of this run and everything after it. */
   const again = async (feed: RunFeed, text: string) => {
     if (!conversationId) return;
     const from = visible.indexOf(feed);
     const n = visible.slice(from).filter((one) => one.state.value.view.input.length > 0).length;
     setReplaced(new Set([...replaced, ...visible.slice(from).map((one) => one.runId)]));
     try {
-      await rewind(conversationId, n);
-      await send(text);
+      const isSent = await send(text, [], await questionFromEnd(conversationId, n));
+      if (!isSent) setReplaced(replaced);
     } catch (error) {
       setProblem(sentence(error));
+      setReplaced(replaced);
     }
   };
   const first = visible[0]?.state.value.view;

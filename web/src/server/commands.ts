@@ -25,16 +25,19 @@ export interface Outgoing {
   files: readonly Attachment[];
   conversationId: string | undefined;
   choice: Choice;
+  /** The item of the thread that it replaces, with everything after it. */
+  replaces?: string | undefined;
 }
 
 /** Sends a message. Resolves once the run exists, which survives anything from there on. */
-export function startRun({ text, files, conversationId, choice }: Outgoing): Promise<Started> {
+export function startRun({ text, files, conversationId, choice, replaces }: Outgoing): Promise<Started> {
   const stop = new AbortController();
   return new Promise((resolve, reject) => {
     const chat = turnwire.streamChat({
       message: text,
       ...(files.length > 0 ? { attachments: files.map(partOf) } : {}),
       ...(conversationId ? { sessionId: conversationId } : {}),
+      ...(replaces ? { replaces } : {}),
       ...(choice.model ? { model: choice.model } : {}),
       ...(choice.tools ? { tools: serversOf(choice.tools) } : {}),
       approvals: true,
@@ -123,20 +126,8 @@ export async function itemsOf(conversationId: string): Promise<Items["data"]> {
   }
 }
 
-/**
- * Takes the last `n` messages of the person, and everything after the first of them, out of the
- * conversation. The runs stay in the list of runs.
- */
-export async function rewind(conversationId: string, n: number): Promise<void> {
+/** The `n`th message of the person from the end of a conversation, if it has so many. */
+export async function questionFromEnd(conversationId: string, n: number): Promise<string | undefined> {
   const items = await itemsOf(conversationId);
-  const questions = items.flatMap((item, place) => (item.role === "user" ? [place] : []));
-  const from = questions.at(-n);
-  if (from === undefined) return;
-  const path = `/v1/conversations/${encodeURIComponent(conversationId)}/items`;
-  const gone = new Set<string>();
-  for (const item of items.slice(from).reverse()) {
-    if (gone.has(item.id)) continue;
-    gone.add(item.id);
-    await request(`${path}/${encodeURIComponent(item.id)}`, { method: "DELETE" }).catch(() => undefined);
-  }
+  return items.filter((item) => item.role === "user").at(-n)?.id;
 }

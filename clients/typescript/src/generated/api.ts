@@ -143,6 +143,12 @@ export interface ChatMessage {
    * created.
    */
   session_id?: string | null;
+  /**
+   * ID of an item of the conversation that the message replaces, with everything after it. What
+   * is replaced leaves the conversation when the run starts, and stays with the runs that it came
+   * from. Needs `session_id`.
+   */
+  replaces?: string | null;
   /** Path of the file the user is viewing. It is passed to the model as a hint. */
   active_file?: string | null;
   /** Name of the model, as in `/v1/responses`. Default: the default model of the server. */

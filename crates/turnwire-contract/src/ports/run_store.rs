@@ -13,7 +13,9 @@ use crate::{
 /// Runs: created, found, finished, deleted. See [`RunStore`] for the guarantees.
 #[async_trait]
 pub trait RunRecords: Send + Sync {
-    /// Stores a new run, and creates its conversation if needed. A request whose key has already
+    /// Stores a new run, and creates its conversation if needed. What the run
+    /// [replaces](RunRequest::replaces) is superseded with it, or fails it with
+    /// [`NotFound`](StoreError::NotFound) if the conversation does not have it. A request whose key has already
     /// created a run creates none. A store that also holds the journal writes the beginning of the
     /// journal in the same transaction: where several workers share a store, a run must not exist
     /// without its journal.
@@ -117,6 +119,13 @@ pub trait Conversations: Send + Sync {
         conversation_id: &ConversationId,
     ) -> Result<ConversationRecord, StoreError>;
 
+    /// Returns the unfinished run of a conversation, if there is one. Changes nothing.
+    async fn active_run(
+        &self,
+        tenant: &TenantId,
+        conversation_id: &ConversationId,
+    ) -> Result<Option<RunId>, StoreError>;
+
     /// Replaces the client's metadata of a conversation.
     async fn annotate_conversation(
         &self,
@@ -173,7 +182,7 @@ pub trait Entries: Send + Sync {
         names: &[ItemId],
     ) -> Result<Vec<Entry>, StoreError>;
 
-    /// Returns all entries of a conversation; none if it is new.
+    /// Returns all entries of a conversation that are not superseded; none if it is new.
     async fn history(
         &self,
         tenant: &TenantId,

@@ -69,6 +69,14 @@ impl Conversation {
         let (metadata, entries) = (BTreeMap::new(), Vec::new());
         Self { created_at, metadata, entries, busy_with: None, allowed: Vec::new() }
     }
+
+    /// Takes the entry `from` and everything after it out. Runs keep their contexts.
+    fn supersede(&mut self, from: &ItemId) -> Result<(), StoreError> {
+        let place = self.entries.iter().position(|entry| entry.id == *from);
+        let place = place.ok_or_else(|| StoreError::NotFound(format!("item `{from}`")))?;
+        self.entries.truncate(place);
+        Ok(())
+    }
 }
 
 impl StoreState {
@@ -174,6 +182,9 @@ impl RunRecords for MemoryRunStore {
                 let opened = || Conversation::opened(created_at);
                 kept.conversations.entry(key).or_insert_with(opened);
                 let conversation = kept.idle_conversation(&request.tenant, id)?;
+                if let Some(from) = &request.replaces {
+                    conversation.supersede(from)?;
+                }
                 conversation.busy_with = Some(run_id.clone());
                 conversation.entries.clone()
             }
@@ -303,6 +314,15 @@ impl Conversations for MemoryRunStore {
         let Conversation { created_at, metadata, .. } = kept.conversation(tenant, id)?;
         let (id, metadata) = (id.clone(), metadata.clone());
         Ok(ConversationRecord { id, created_at: *created_at, metadata })
+    }
+
+    async fn active_run(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Option<RunId>, StoreError> {
+        let mut kept = lock(&self.kept);
+        Ok(kept.conversation(tenant, id).ok().and_then(|found| found.busy_with.clone()))
     }
 
     async fn annotate_conversation(

@@ -102,7 +102,13 @@ async fn prepare(
     run.echo.insert(ECHO_KEY.to_owned(), dialect.number().into());
     run.input = match request.action {
         ChatAction::Answer { rewind } => {
-            vec![new_message(app, caller, &chat, &request, rewind).await?]
+            let item = new_item(&request.messages, &app.options().requests)?;
+            if !chat.exists {
+                chat.open_with(app, caller, &request).await?;
+            } else if rewind {
+                run.replaces = chat.entry_of(app, caller, &request, &item).await?;
+            }
+            vec![item]
         }
         ChatAction::Continue | ChatAction::Approve(_) => {
             let message_id = request.messages.last().and_then(|message| message.id.clone());
@@ -116,23 +122,6 @@ async fn prepare(
     run.tools = with_client_tools(run.tools, of_page, |_, tool| format!("tools.{}", tool.name))?;
     run.conversation_id = Some(chat.conversation_id);
     Ok(run)
-}
-
-/// The message of the user.
-async fn new_message(
-    app: &App,
-    caller: &Caller,
-    chat: &Chat,
-    request: &ChatRequest,
-    rewind: bool,
-) -> Result<Item, ApiError> {
-    let item = new_item(&request.messages, &app.options().requests)?;
-    if !chat.exists {
-        chat.open_with(app, caller, request).await?;
-    } else if rewind {
-        chat.rewind(app, caller, request, &item).await?;
-    }
-    Ok(item)
 }
 
 /// The outputs of the page's functions.

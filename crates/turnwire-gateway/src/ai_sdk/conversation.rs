@@ -5,7 +5,7 @@
 //! conversation of the tenant is that conversation: a page can continue what was started elsewhere.
 
 use turnwire_contract::{
-    CallId, ConversationId, ConversationRecord, Entry, Item, Role, RunId, StoreError,
+    CallId, ConversationId, ConversationRecord, Entry, Item, ItemId, Role, RunId, StoreError,
 };
 
 use super::{
@@ -63,17 +63,12 @@ impl Chat {
         app: &App,
         caller: &Caller,
     ) -> Result<Option<RunId>, ApiError> {
-        let (store, tenant) = (app.runs().store(), caller.tenant());
-        // Adding nothing changes nothing, and is refused as long as a run is in progress.
-        match store.add_entries(tenant, &self.conversation_id, Vec::new()).await {
-            Ok(()) | Err(StoreError::NotFound(_)) => Ok(None),
-            Err(StoreError::Busy { run_id, .. }) => {
-                // A run that has ended is stored a moment later.
-                let head = app.runs().head(tenant, &run_id).await?;
-                Ok((!head.is_over).then_some(run_id))
-            }
-            Err(other) => Err(other.into()),
-        }
+        let (runs, tenant) = (app.runs(), caller.tenant());
+        let active = runs.store().active_run(tenant, &self.conversation_id).await?;
+        let Some(run_id) = active else { return Ok(None) };
+        // A run that has ended is stored a moment later.
+        let head = runs.head(tenant, &run_id).await?;
+        Ok((!head.is_over).then_some(run_id))
     }
 
     /// Stores the earlier messages of a request as the history of a new conversation.
@@ -129,24 +124,18 @@ impl Chat {
         Ok(open)
     }
 
-    /// Removes everything from the last user message of the request on, so that it is answered
-    /// again. The end is removed first: whatever interrupts this, a history is left.
-    pub(super) async fn rewind(
+    /// The entry of the last user message of the request, which is answered again. A run that
+    /// replaces it supersedes it and everything after it.
+    pub(super) async fn entry_of(
         &self,
         app: &App,
         caller: &Caller,
         request: &ChatRequest,
         input: &Item,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<ItemId>, ApiError> {
         let entries = app.runs().history(caller.tenant(), &self.conversation_id).await?;
-        let Some(place) = place_of(&entries, request.n_user_messages(), input) else {
-            return Ok(());
-        };
-        for entry in entries.iter().skip(place).rev() {
-            let store = app.runs().store();
-            store.remove_entry(caller.tenant(), &self.conversation_id, &entry.id).await?;
-        }
-        Ok(())
+        let place = place_of(&entries, request.n_user_messages(), input);
+        Ok(place.and_then(|place| entries.get(place)).map(|entry| entry.id.clone()))
     }
 }
 

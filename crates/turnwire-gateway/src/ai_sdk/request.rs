@@ -37,8 +37,8 @@ pub(super) struct ChatBody {
     /// JSON Schema. Their calls go to the page, which sends the outputs in the last message.
     #[schema(value_type = Option<Object>)]
     tools: Option<Map<String, Value>>,
-    /// ID of the message that is generated again or replaced. Everything from it on is removed from
-    /// the conversation.
+    /// ID of the message that is generated again or replaced. Everything from it on is superseded: it
+    /// leaves the conversation and stays with the runs that it came from.
     message_id: Option<String>,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use turnwire_contract::{Content, Item, RunRequest, TenantId};
+use turnwire_contract::{Content, ConversationId, Entry, Item, RunId, RunRequest, TenantId};
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Behaviour, FakeTool};
 
@@ -313,6 +313,41 @@ async fn an_answer_is_generated_again() {
     edited["messageId"] = json!("a");
     assert_eq!(text_of(&send(&world, &edited).await), "4.");
     assert_eq!(last_prompt(&world), [Item::user("changed")]);
+    world.close().await;
+}
+
+/// An answer that is generated again is superseded, not lost: its run stays with all that it had
+/// seen, and a request that starts no run supersedes nothing.
+#[tokio::test]
+async fn what_is_answered_again_stays_with_its_runs() {
+    let model = Scripted::new((1..).take(9).map(|n| Turn::new().text(format!("{n}."))));
+    let world = Plan::with_model(model).start().await;
+    let (runs, tenant) = (world.app.runs(), TenantId::default());
+    let metadata = |chunks: &[Value], name: &str| {
+        chunks[0]["messageMetadata"][name].as_str().expect("it is named").to_owned()
+    };
+    let items = |entries: Vec<Entry>| -> Vec<Item> {
+        entries.iter().map(|entry| Item::clone(&entry.item)).collect()
+    };
+    let [a, one] = [Item::user("a"), Item::assistant("1.")];
+    let [b, two] = [Item::user("b"), Item::assistant("2.")];
+    send(&world, &body("c", &[user("a")])).await;
+    let second = send(&world, &body("c", &[user("a"), user("b")])).await;
+    let mut again = body("c", &[user("a")]);
+    again["trigger"] = json!("regenerate-message");
+    let third = send(&world, &again).await;
+    let run_id = RunId::from(metadata(&second, "run_id"));
+    let seen = items(runs.store().context(&tenant, &run_id).await.unwrap());
+    assert_eq!(seen, [a.clone(), one, b, two], "what the second run had seen and said");
+    let (status, snapshot) = world.get(&format!("/v1/runs/{run_id}")).await;
+    assert_eq!((status, &snapshot["status"]), (StatusCode::OK, &json!("completed")));
+
+    let conversation = ConversationId::from(metadata(&third, "conversation_id"));
+    world.app.close();
+    let (status, _) = world.post(PATH, again).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let left = items(runs.history(&tenant, &conversation).await.unwrap());
+    assert_eq!(left, [a, Item::assistant("3.")]);
     world.close().await;
 }
 

@@ -208,3 +208,67 @@ async fn a_chat_stream_is_resumed_at_any_frame() {
     }
     world.close().await;
 }
+
+/// A message replaces an item and everything after it, in the same moment as its run starts; what
+/// cannot be replaced is refused, and nothing changes.
+#[tokio::test]
+async fn a_message_replaces_an_earlier_one() {
+    let world = Plan::new((1..=4).map(|n| Turn::new().text(format!("{n}.")))).start().await;
+    let (_, first) = world.post("/chat", json!({ "message": "a" })).await;
+    let session = first["session_id"].as_str().unwrap().to_owned();
+    world.post("/chat", json!({ "message": "b", "session_id": session })).await;
+    let items = async || {
+        let (_, page) = world.get(&format!("/v1/conversations/{session}/items?order=asc")).await;
+        page["data"].as_array().unwrap().clone()
+    };
+    let texts = |items: &[Value]| -> Vec<Value> {
+        items.iter().map(|item| item["content"][0]["text"].clone()).collect()
+    };
+    let before = items().await;
+    assert_eq!(texts(&before), ["a", "1.", "b", "2."]);
+    let message = json!({ "message": "c", "session_id": session, "replaces": before[2]["id"] });
+    let (status, replaced) = world.post("/chat", message.clone()).await;
+    assert_eq!((status, &replaced["response"]), (StatusCode::OK, &json!("3.")));
+    assert_eq!(texts(&items().await), ["a", "1.", "c", "3."]);
+    let (status, error) = world.post("/chat", message).await;
+    assert_eq!((status, &error["error"]["param"]), (StatusCode::NOT_FOUND, &json!("replaces")));
+    let nowhere = json!({ "message": "d", "replaces": before[0]["id"] });
+    let (status, error) = world.post("/chat", nowhere).await;
+    assert_eq!((status, &error["error"]["param"]), (StatusCode::BAD_REQUEST, &json!("session_id")));
+    assert_eq!(texts(&items().await), ["a", "1.", "c", "3."]);
+    world.close().await;
+}
+
+/// A call that is repeated follows the run that replaced something; nothing is replaced again.
+#[tokio::test]
+async fn a_repeated_call_replaces_nothing() {
+    let turns = [
+        Turn::new().text("1."),
+        ask_to_multiply(),
+        Turn::new().text("20."),
+        Turn::new().text("Again 20."),
+    ];
+    let world = Plan::new(turns).tool(multiply()).start().await;
+    let (_, first) = world.post("/chat", json!({ "message": "a" })).await;
+    let session = first["session_id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/conversations/{session}/items?order=asc");
+    let (_, items) = world.get(&path).await;
+    let replaces = &items["data"][0]["id"];
+    world
+        .post("/chat", json!({ "message": "b", "session_id": session, "replaces": replaces }))
+        .await;
+    let (_, runs) = world.get(&format!("/v1/runs?conversation_id={session}")).await;
+    let run = runs["data"][0]["run_id"].as_str().unwrap();
+    let (_, snapshot) = world.get(&format!("/v1/runs/{run}")).await;
+    let call = snapshot["calls"][0]["call_id"].as_str().unwrap();
+    let (_, before) = world.get(&path).await;
+    let retry = format!("/v1/runs/{run}/calls/{call}/retry");
+    let (status, retried) = world.post(&retry, json!({})).await;
+    assert_eq!(status, StatusCode::OK, "{retried:#}");
+    let events = format!("/v1/runs/{}/events", retried["run_id"].as_str().unwrap());
+    world.text(world.request(Method::GET, &events)).await;
+    let (_, after) = world.get(&path).await;
+    let [before, after] = [before, after].map(|page| page["data"].as_array().unwrap().clone());
+    assert!(after.len() > before.len() && after.starts_with(&before), "{after:#?}");
+    world.close().await;
+}

@@ -18,6 +18,7 @@ pub async fn check(store: &dyn RunStore) {
     a_forgotten_run_is_gone(store).await;
     a_conversation_is_kept_by_hand(store).await;
     a_busy_conversation_is_left_alone(store).await;
+    a_run_replaces_the_end_of_a_conversation(store).await;
     a_request_with_a_key_makes_one_run(store).await;
     what_is_allowed_goes_with_its_conversation(store).await;
     a_name_that_nobody_can_have_names_nothing(store).await;
@@ -215,6 +216,58 @@ async fn a_busy_conversation_is_left_alone(store: &dyn RunStore) {
     for refused in busy {
         assert!(matches!(refused, Err(StoreError::Busy { .. })), "C8: {refused:?}");
     }
+    let active = async |tenant: &str, id: &str| {
+        store.active_run(&TenantId::from(tenant), &ConversationId::from(id)).await
+    };
+    assert_eq!(active("t", "conv_b").await.expect("it is read"), Some(RunId::from("run_b")));
+    for (tenant, id) in [("other", "conv_b"), ("t", "conv_none")] {
+        assert_eq!(active(tenant, id).await.expect("it is read"), None, "A1: {tenant} {id}");
+    }
+    store.finish(&RunId::from("run_b"), RunOutcome::Completed, Vec::new()).await.expect("active");
+    assert_eq!(active("t", "conv_b").await.expect("it is read"), None);
+}
+
+/// What a run replaces leaves the conversation with its start, and stays with the runs that had it.
+async fn a_run_replaces_the_end_of_a_conversation(store: &dyn RunStore) {
+    let (tenant, id) = (TenantId::from("t"), ConversationId::from("conv_s"));
+    let replacing = |run_id: &str, from: &str| {
+        let mut new = run(run_id, "t", Some("conv_s"));
+        Arc::make_mut(&mut new.request).replaces = Some(ItemId::from(from));
+        new
+    };
+    let finish = async |run_id: &str, texts: &[&str]| {
+        let run_id = RunId::from(run_id);
+        store.finish(&run_id, RunOutcome::Completed, entries(texts)).await.expect("it is active");
+    };
+    let context = async |run_id: &str| {
+        store.context(&tenant, &RunId::from(run_id)).await.expect("it is finished")
+    };
+    store.restore(&tenant, conversation("conv_s"), entries(&["old"])).await.expect("it is new");
+    for (run_id, texts) in [("run_s1", ["q1", "a1"]), ("run_s2", ["q2", "a2"])] {
+        store.create(run(run_id, "t", Some("conv_s"))).await.expect("it is free");
+        finish(run_id, &texts).await;
+    }
+    let missing = store.create(replacing("run_s3", "msg_none")).await;
+    assert!(matches!(missing, Err(StoreError::NotFound(_))), "{missing:?}");
+    let whole = entries(&["old", "q1", "a1", "q2", "a2"]);
+    assert_eq!(store.history(&tenant, &id).await.expect("it is there"), whole, "nothing is lost");
+
+    store.create(replacing("run_s4", "msg_q1")).await.expect("it is free");
+    assert_eq!(store.history(&tenant, &id).await.expect("it is there"), entries(&["old"]));
+    finish("run_s4", &["q1", "b1"]).await;
+    let again = store.create(replacing("run_s5", "msg_a1")).await;
+    assert!(matches!(again, Err(StoreError::NotFound(_))), "it was replaced: {again:?}");
+    store.create(run("run_s6", "t", Some("conv_s"))).await.expect("it is free");
+    finish("run_s6", &["q3", "a3"]).await;
+    let left = entries(&["old", "q1", "b1", "q3", "a3"]);
+    assert_eq!(store.history(&tenant, &id).await.expect("it is there"), left);
+
+    assert_eq!(context("run_s1").await, entries(&["old", "q1", "a1"]));
+    assert_eq!(context("run_s2").await, whole, "what was replaced is what it had seen");
+    assert_eq!(context("run_s4").await, entries(&["old", "q1", "b1"]));
+    assert_eq!(context("run_s6").await, left);
+    let named = store.entries_named(&tenant, &[ItemId::from("msg_a2")]).await;
+    assert_eq!(named.expect("it is read"), entries(&["a2"]));
 }
 
 async fn a_request_with_a_key_makes_one_run(store: &dyn RunStore) {

@@ -51,6 +51,7 @@ pub fn into_run(request: CreateResponse, resolved: ResolvedRequest) -> RunReques
         upstream_model: None,
         instructions: request.instructions,
         conversation_id: resolved.conversation_id,
+        replaces: None,
         continues: resolved.continues,
         before: Vec::new(),
         input: resolved.input,
