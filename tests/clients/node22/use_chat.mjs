@@ -118,6 +118,24 @@ testPage("cancel", async (open) => {
   await stopAfterAll(page);
 });
 
+const HTTP_SDKS = SDKS.filter(({ name }) => name.startsWith("ai "));
+
+testPage("a function of the page, whose output continues the answer", async (open, { ai, sdk }) => {
+  const tools = { where: { description: "Where the user is.", inputSchema: { type: "object", properties: {} } } };
+  const transport = new ai.DefaultChatTransport({ api: `${API}?sdk=${sdk}`, body: { tools } });
+  let page;
+  // Not awaited: the hook must be done with the call first.
+  const onToolCall = ({ toolCall: { toolName, toolCallId } }) => {
+    const { addToolOutput, addToolResult } = page.chat;
+    void (addToolOutput ?? addToolResult)({ tool: toolName, toolCallId, output: { city: "Ulm" } });
+  };
+  page = open({ transport, onToolCall, sendAutomaticallyWhen: ai.lastAssistantMessageIsCompleteWithToolCalls });
+  await page.send(script([{ calls: [{ name: "where", arguments: {} }] }, { text: "You are in {results}." }]));
+  await page.until("it goes on", () => page.said.endsWith(".") && page.outcome === "completed");
+  equal(page.said, 'You are in {"city":"Ulm"}.');
+  equal(page.all("tool"), ['where output-available {"city":"Ulm"}']);
+}, HTTP_SDKS);
+
 testPage("a cut length", async (open) => {
   const finished = [];
   const page = open({ onFinish: ({ finishReason }) => finished.push(finishReason) });
