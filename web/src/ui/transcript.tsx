@@ -34,6 +34,8 @@ export function RunTranscript(props: RunProps): JSX.Element {
   const { view } = state;
   return (
     <article class={`run ${isLost && !view.outcome ? "stale" : ""}`} aria-label={`Run ${view.runId}`} data-run={view.runId}>
+      {/* Headings of the answer lie below it, also if no tool was called before. */}
+      <h2 class="sr">Message and answer</h2>
       <You view={view} onEdit={props.onEdit} />
       {view.steps.map((step) =>
         step.kind === "tools" ? (

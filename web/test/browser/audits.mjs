@@ -112,6 +112,42 @@ test("A10 nothing that a model or a tool writes runs or loads anything", async (
   return `${PAYLOADS.length} payloads`;
 });
 
+test("A10 nothing in a citation runs, loads, or leads anywhere but to a web page", async (world) => {
+  // No model here cites what the test wants, so the journal that a link shows is made by hand.
+  const at = "2026-11-16T12:00:00.000000Z";
+  const source = (payload, n) => (n % 2 === 0 ? { type: "url", url: payload, title: payload } : { type: "file", file_id: `file_${n}`, filename: payload });
+  const item_id = "msg_1";
+  const events = [
+    { type: "run_queued", request: { model: "m", input: [{ type: "message", role: "user", content: [{ type: "text", text: "?" }] }] } },
+    { type: "run_started" },
+    { type: "turn_started", turn: 1 },
+    { type: "message_started", item_id },
+    ...PAYLOADS.map((payload, n) => ({ type: "annotation_added", item_id, annotation: { start: 0, end: 1, source: source(payload, n) } })),
+    { type: "message_finished", item_id, text: "Cited.", completeness: "complete" },
+    { type: "run_finished", outcome: { status: "completed" }, usage: { input_tokens: 0, cached_tokens: 0, output_tokens: 0, reasoning_tokens: 0 } },
+  ];
+  const body = events.map((event, n) => JSON.stringify({ run_id: "run_1", seq: n + 1, at, event })).join("\n");
+  const page = await world.page({ url: "about:blank" });
+  const strangers = [];
+  page.on("request", (request) => !/^(data:|blob:|about:)/.test(request.url()) && !request.url().startsWith(new URL(world.url).origin) && strangers.push(request.url()));
+  page.on("dialog", (dialog) => (strangers.push("dialog"), dialog.dismiss()));
+  await page.addInitScript(() => (window.__ran = () => (window.__n = (window.__n ?? 0) + 1)));
+  await page.route("**/v1/shared/made**", (route) =>
+    route.request().url().includes("/events") ? route.fulfill({ contentType: "application/x-ndjson", body: `${body}\n` }) : route.fulfill({ json: { redact: false, expires_at: at } }),
+  );
+  await page.goto(`${world.url}/#/shared/made`);
+  await page.getByRole("radio", { name: "Answer" }).check();
+  const sources = page.getByRole("list", { name: "Sources" });
+  await sources.waitFor();
+  assert.ok((await sources.getByRole("listitem").count()) >= PAYLOADS.length / 2);
+  assert.equal(await sources.locator("img, iframe, script, style, object, form, link").count(), 0);
+  const schemes = await sources.locator("a").evaluateAll((links) => [...new Set(links.map((link) => new URL(link.href).protocol))]);
+  assert.ok(schemes.every((scheme) => ["http:", "https:", "mailto:"].includes(scheme)), schemes.join());
+  assert.equal(await page.evaluate(() => window.__n ?? 0), 0);
+  assert.deepEqual(strangers, []);
+  return `${PAYLOADS.length} payloads`;
+});
+
 test("5,000 deltas and 50 calls leave the page responsive, and nothing jumps", async (world) => {
   const page = await world.page();
   const observe = () => {

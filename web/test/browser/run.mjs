@@ -9,6 +9,7 @@ import "./stories.mjs";
 import "./threads.mjs";
 import "./pages.mjs";
 import "./looks.mjs";
+import "./checklist.mjs";
 import "./audits.mjs";
 import { Gateway, Line, PATIENCE, openBrowser, settingsFor, startUpstreams, stopEverything } from "./world.mjs";
 
