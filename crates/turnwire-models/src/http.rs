@@ -18,6 +18,7 @@ use serde::Serialize;
 use thiserror::Error;
 use tracing::debug;
 use turnwire_contract::{ModelError, ModelStream};
+use turnwire_http::chain;
 
 use crate::{
     provider_error::{Fault, fault_of_status, shortened},
@@ -59,9 +60,8 @@ impl Endpoint {
         if !matches!(base.scheme(), "http" | "https") {
             return Err(not_a_url());
         }
-        let client = Client::builder()
+        let client = turnwire_http::client()
             .connect_timeout(connect_timeout)
-            .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
             // A redirect would forward the key to another host.
             .redirect(redirect::Policy::none())
             .build()
@@ -244,12 +244,6 @@ fn waiting_time(value: &str, now: SystemTime) -> Option<Duration> {
     }
     let date = httpdate::parse_http_date(value).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
-}
-
-/// Formats the error and all its causes. In `reqwest` the last one has the details.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

@@ -52,11 +52,10 @@ pub async fn models_at(
     key: Option<&Secret>,
     format: ModelListFormat,
 ) -> Result<Vec<String>, ProbeError> {
-    let client = Client::builder()
+    let client = turnwire_http::client()
         .timeout(PATIENCE)
         // A redirect would forward the key to another host.
         .redirect(redirect::Policy::none())
-        .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|_| ProbeError::OutOfReach)?;
     let request = asked(&client, base_url.trim_end_matches('/'), key, format);

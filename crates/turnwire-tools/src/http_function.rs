@@ -20,6 +20,7 @@ use tracing::warn;
 use turnwire_contract::{
     Effect, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
 };
+use turnwire_http::chain;
 
 use crate::{
     answer::{ReadError, read_at_most},
@@ -194,15 +195,14 @@ impl HttpFunction {
     pub fn new(options: HttpFunctionOptions) -> Result<Self, HttpFunctionError> {
         let address = Address::read(&options.url, &options.parameters)?;
         let headers = options.header_map()?;
-        let client = Client::builder()
-            .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
+        let client = turnwire_http::client()
             // Shorter than the timeout, so that a call that times out was sent.
             .connect_timeout(MAX_CONNECT_TIME.min(options.timeout / 2))
             .redirect(redirect::Policy::custom(stay_at_home))
             // A proxy from the environment must not redirect the operator's URL.
             .no_proxy()
             .build()
-            .map_err(|error| HttpFunctionError::Client(error.to_string()))?;
+            .map_err(|error| HttpFunctionError::Client(chain(&error)))?;
         let spec = ToolSpec {
             parameters: options.parameters.clone(),
             kind: ToolKind::Function,

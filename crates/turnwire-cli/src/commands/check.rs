@@ -12,13 +12,14 @@ use std::{
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use reqwest::{
-    Client, Response,
+    Response,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     redirect,
 };
 use serde_json::{Value, json};
 use sse_stream::SseStream;
 use tokio::time::Instant;
+use turnwire_http::chain;
 use turnwire_surfaces::{
     CheckOptions, Checker,
     check::{Finding, Level, Report},
@@ -205,14 +206,13 @@ async fn read_address(
 }
 
 async fn ask(arguments: &CheckArguments, headers: HeaderMap) -> Result<Response, Problem> {
-    let client = Client::builder()
+    let client = turnwire_http::client()
         .connect_timeout(CONNECT_TIMEOUT)
-        .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
         // A redirect would forward the key to another host.
         .redirect(redirect::Policy::none())
         .build()
         .map_err(|error| {
-            Problem::usage(format!("the HTTP client could not be created: {error}"))
+            Problem::usage(format!("the HTTP client could not be created: {}", chain(&error)))
         })?;
     let request = match &arguments.ask {
         Some(question) => {
@@ -271,12 +271,6 @@ fn header_value(value: &str) -> Result<HeaderValue, Problem> {
         .map_err(|_| Problem::usage("a key or a header has characters that none can carry"))?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// Formats the error and all its causes. In `reqwest` the last one has the details.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Prints the findings to standard output.

@@ -22,6 +22,7 @@ use reqwest::{
     redirect::Policy,
 };
 use serde_json::Value;
+use turnwire_http::chain;
 
 pub(crate) use self::{
     connect::{connect, connect_if_named, named_server},
@@ -49,16 +50,14 @@ impl ServerClient {
     pub(crate) fn new(server: &ServerAddress, key: Option<&str>) -> Result<Self, Problem> {
         let base = server.url().clone();
         let key = key.map(bearer).transpose()?;
-        let mut http = Client::builder()
-            .connect_timeout(CONNECT_TIME)
-            .redirect(Policy::none())
-            .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")));
+        let mut http =
+            turnwire_http::client().connect_timeout(CONNECT_TIME).redirect(Policy::none());
         if is_loopback(&base) {
             http = http.no_proxy();
         }
-        let http = http
-            .build()
-            .map_err(|error| Problem::failure(format!("cannot set up the client: {error}")))?;
+        let http = http.build().map_err(|error| {
+            Problem::failure(format!("cannot set up the client: {}", chain(&error)))
+        })?;
         Ok(Self { http, base, key })
     }
 

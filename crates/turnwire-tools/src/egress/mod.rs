@@ -22,6 +22,7 @@ use reqwest::{
 };
 use thiserror::Error;
 use tracing::warn;
+use turnwire_http::chain;
 
 use self::resolver::CheckedResolver;
 pub use self::{
@@ -127,8 +128,7 @@ impl Egress {
         lookup: Arc<dyn Lookup>,
     ) -> Result<Self, EgressSetupError> {
         let rules = Arc::new(Rules::new(&options.open_networks, &options.ports));
-        let client = Client::builder()
-            .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
+        let client = turnwire_http::client()
             .dns_resolver(CheckedResolver::new(Arc::clone(&rules), lookup))
             .connect_timeout(options.connect_timeout)
             // Redirects are followed in `follow`, with checks.
@@ -139,7 +139,7 @@ impl Egress {
             // Every request uses a new connection, so that its name is resolved and checked.
             .pool_max_idle_per_host(0)
             .build()
-            .map_err(|error| EgressSetupError(error.to_string()))?;
+            .map_err(|error| EgressSetupError(chain(&error)))?;
         Ok(Self { client, rules, timeout: options.timeout, max_bytes: options.max_bytes })
     }
 

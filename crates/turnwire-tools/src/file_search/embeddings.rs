@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use thiserror::Error;
 use turnwire_contract::EmbeddingError;
+use turnwire_http::chain;
 
 use crate::{
     Secret,
@@ -84,11 +85,11 @@ impl Embeddings {
         if !["http", "https"].contains(&url.scheme()) {
             return Err(no_url());
         }
-        let client = Client::builder()
+        let client = turnwire_http::client()
             .redirect(redirect::Policy::none())
             .timeout(options.timeout)
             .build()
-            .map_err(|error| EmbeddingsError::Client(error.to_string()))?;
+            .map_err(|error| EmbeddingsError::Client(chain(&error)))?;
         Ok(Self { client, url, options })
     }
 

@@ -346,7 +346,7 @@ fn checked_client(label: &str, egress: &Egress, url: &str) -> Result<reqwest::Cl
 fn http_client(url: &str) -> Result<reqwest::Client, OpenError> {
     let invalid = |what| OpenError::InvalidSettings(what);
     let address = Url::parse(url).map_err(|_| invalid("its address is not a URL"))?;
-    let mut client = reqwest::Client::builder()
+    let mut client = turnwire_http::client()
         // A redirect would forward keys to another host.
         .redirect(redirect::Policy::none())
         .connect_timeout(Duration::from_secs(10))

@@ -7,6 +7,7 @@ use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 use turnwire_contract::ToolError;
+use turnwire_http::chain;
 
 use super::WebSearchError;
 use crate::answer::{ReadError, read_at_most};
@@ -88,13 +89,12 @@ impl SearchClient {
         let address = address
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or_else(|| WebSearchError::BaseUrl(base_url.to_owned()))?;
-        let client = Client::builder()
-            .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
+        let client = turnwire_http::client()
             .redirect(redirect::Policy::custom(stay_on_the_host))
             // A proxy from the environment must not redirect the operator's URL.
             .no_proxy()
             .build()
-            .map_err(|error| WebSearchError::Client(error.to_string()))?;
+            .map_err(|error| WebSearchError::Client(chain(&error)))?;
         Ok(Self { client, address, timeout, explain })
     }
 
