@@ -22,6 +22,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 KEY = "a-key-for-the-test"
+METRICS_TOKEN = "a-token-for-the-test"
 SECONDS = 30
 
 
@@ -87,7 +88,7 @@ class Services:
         file.write_text(self.translated(settings))
         target = service["configs"][0]["target"]
         arguments = [argument.replace(target, str(file)) for argument in service["command"]]
-        self.start(name, os.environ["TURNWIRE_BIN"], *arguments, TURNWIRE_API_KEYS=KEY)
+        self.start(name, os.environ["TURNWIRE_BIN"], *arguments, TURNWIRE_API_KEYS=KEY, TURNWIRE_METRICS_TOKEN=METRICS_TOKEN)
 
     def load_balancer(self) -> str:
         port = free_port()
@@ -104,7 +105,7 @@ class Services:
 
     def prometheus(self) -> str:
         address = f"127.0.0.1:{free_port()}"
-        (self.folder / "key").write_text(KEY)
+        (self.folder / "metrics-token").write_text(METRICS_TOKEN)
         for name in ("prometheus.yml", "alerts.yml"):
             text = (ROOT / "deploy/prometheus" / name).read_text()
             (self.folder / name).write_text(self.translated(text))

@@ -51,6 +51,8 @@ const EXPOSED_HEADERS: &str = "etag, retry-after, stream-closed, stream-cursor, 
 pub struct AuthOptions {
     /// Accepted API keys. If empty, requests need no key.
     pub api_keys: Vec<String>,
+    /// A key that opens `/metrics` and nothing else, for whoever collects them.
+    pub metrics_token: Option<String>,
     /// Host names that clients may use for this server, in addition to the loopback names.
     pub hosts: Vec<String>,
     /// Origins of web pages that may call the server, such as `https://chat.example.com`, in
@@ -62,6 +64,7 @@ impl std::fmt::Debug for AuthOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AuthOptions")
             .field("n_api_keys", &self.api_keys.len())
+            .field("has_metrics_token", &self.metrics_token.is_some())
             .field("hosts", &self.hosts)
             .field("origins", &self.origins)
             .finish()
@@ -76,6 +79,7 @@ pub struct Auth(Arc<Rules>);
 struct Rules {
     /// Tenants by the digest of their key; the keys themselves are not stored.
     keys: BTreeMap<KeyDigest, TenantId>,
+    metrics_token: Option<KeyDigest>,
     hosts: Vec<String>,
     origins: Vec<String>,
     /// Refused origins that were already logged.
@@ -89,7 +93,9 @@ impl Auth {
             options.api_keys.iter().map(|key| (KeyDigest::of(key), TenantId::default())).collect();
         let lower = |names: &[String]| names.iter().map(|name| name.to_lowercase()).collect();
         let (hosts, origins) = (lower(&options.hosts), lower(&options.origins));
-        Self(Arc::new(Rules { keys, hosts, origins, logged_origins: Mutex::default() }))
+        let metrics_token = options.metrics_token.as_deref().map(KeyDigest::of);
+        let logged_origins = Mutex::default();
+        Self(Arc::new(Rules { keys, metrics_token, hosts, origins, logged_origins }))
     }
 
     /// Whether the server may listen on this address. An address other than loopback needs an API
@@ -103,16 +109,20 @@ impl Auth {
         if self.0.keys.is_empty() {
             return Ok((TenantId::default(), None));
         }
-        let key = key_in(headers).ok_or_else(|| {
-            let message = "No API key was given. Send it as `Authorization: Bearer KEY`.";
-            ApiError::new(StatusCode::UNAUTHORIZED, "missing_api_key", message)
-        })?;
-        let key = KeyDigest::of(key);
-        let tenant = self.0.keys.get(&key).cloned().ok_or_else(|| {
-            let message = "The API key is not valid. Check it against the server's settings.";
-            ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
-        })?;
+        let key = KeyDigest::of(key_in(headers).ok_or_else(missing_key)?);
+        let tenant = self.0.keys.get(&key).cloned().ok_or_else(invalid_key)?;
         Ok((tenant, Some(key)))
+    }
+
+    /// Whether the request has the metrics token. A server that has one shows its metrics to
+    /// nobody without a key, even if all else needs none.
+    fn has_metrics_token(&self, headers: &HeaderMap) -> Result<bool, ApiError> {
+        let Some(token) = self.0.metrics_token else { return Ok(false) };
+        let key = KeyDigest::of(key_in(headers).ok_or_else(missing_key)?);
+        if key != token && self.0.keys.is_empty() {
+            return Err(invalid_key());
+        }
+        Ok(key == token)
     }
 
     /// Refuses requests of foreign web pages, and requests under an unknown host name (A9).
@@ -281,12 +291,26 @@ impl Caller {
     }
 }
 
+/// Somebody who may read the metrics: with the metrics token, or as any other caller.
+#[derive(Debug)]
+pub(crate) struct MetricsReader;
+
 /// Somebody with a share link. They may read the one run that it names, and nothing else.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedReader {
     /// Reads on behalf of the tenant that shared the run.
     pub(crate) caller: Caller,
     pub(crate) share: Share,
+}
+
+fn missing_key() -> ApiError {
+    let message = "No API key was given. Send it as `Authorization: Bearer KEY`.";
+    ApiError::new(StatusCode::UNAUTHORIZED, "missing_api_key", message)
+}
+
+fn invalid_key() -> ApiError {
+    let message = "The API key is not valid. Check it against the server's settings.";
+    ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
 }
 
 fn key_in(headers: &HeaderMap) -> Option<&str> {

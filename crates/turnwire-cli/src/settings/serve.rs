@@ -73,6 +73,8 @@ impl ServeSettings {
         let demo = demo(WATCHED_DEMO, environment, &mut in_environment);
         let listen = listen_of(environment, &mut in_environment);
         let api_keys = sections.server.keys(environment, &mut in_file, &mut in_environment);
+        let metrics_token =
+            sections.server.metrics_token(environment, &mut in_file, &mut in_environment);
         let tool_servers = servers(&sections, &arguments.mcp_config, environment, &mut in_file);
         let functions = functions(&sections.functions, environment, &mut in_file);
         let web_search = sections.web_search.as_ref();
@@ -101,7 +103,7 @@ impl ServeSettings {
         let origins = server.origins.into_iter().chain(arguments.origin.iter().cloned()).collect();
         Ok(Self {
             listen: arguments.listen.or(listen).or(server.listen).unwrap_or(DEFAULT_LISTEN),
-            auth: AuthOptions { api_keys, hosts: server.hosts, origins },
+            auth: AuthOptions { api_keys, metrics_token, hosts: server.hosts, origins },
             instructions: server.instructions,
             models,
             tool_servers,

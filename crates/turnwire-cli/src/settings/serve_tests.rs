@@ -238,6 +238,7 @@ fn the_example_is_without_mistakes() {
         "OPENAI_API_KEY",
         "ANTHROPIC_API_KEY",
         "TEAM_KEYS",
+        "METRICS_TOKEN",
         "GITHUB_TOKEN",
         "DOCS_TOKEN",
         "TEAM",

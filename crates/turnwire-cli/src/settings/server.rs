@@ -16,6 +16,8 @@ use crate::{
 
 /// Variable with the API keys.
 const API_KEYS: &str = "TURNWIRE_API_KEYS";
+/// Variable with the key for `/metrics` alone.
+const METRICS_TOKEN: &str = "TURNWIRE_METRICS_TOKEN";
 const LISTEN: &str = "TURNWIRE_LISTEN";
 
 /// The section as written in the file.
@@ -27,6 +29,7 @@ pub(super) struct RawServer {
     api_keys_env: Option<String>,
     /// Untyped, because a type error would quote the key.
     api_keys: Option<Value>,
+    metrics_token_env: Option<String>,
     hosts: Vec<String>,
     origins: Vec<String>,
     instructions: Option<String>,
@@ -39,6 +42,7 @@ impl RawTable for RawServer {
         "health_listen",
         "api_keys_env",
         "api_keys",
+        "metrics_token_env",
         "hosts",
         "origins",
         "instructions",
@@ -54,6 +58,7 @@ pub(super) struct ServerSection {
     pub(super) health_listen: Option<SocketAddr>,
     pub(super) api_keys_env: Option<String>,
     pub(super) api_keys: Vec<String>,
+    pub(super) metrics_token_env: Option<String>,
     pub(super) hosts: Vec<String>,
     pub(super) origins: Vec<String>,
     pub(super) instructions: Option<String>,
@@ -90,6 +95,7 @@ impl ServerSection {
             health_listen,
             api_keys_env: raw.api_keys_env,
             api_keys,
+            metrics_token_env: raw.metrics_token_env,
             hosts: raw.hosts,
             origins: raw.origins,
             instructions: raw.instructions,
@@ -121,6 +127,28 @@ impl ServerSection {
         });
         self.api_keys.iter().cloned().chain(named).collect()
     }
+
+    /// Returns the key for `/metrics` alone: in `TURNWIRE_METRICS_TOKEN`, or else in the variable
+    /// that the file names.
+    pub(super) fn metrics_token(
+        &self,
+        environment: &Environment,
+        in_file: &mut Vec<String>,
+        in_environment: &mut Vec<String>,
+    ) -> Option<String> {
+        if let Some(token) = environment.get(METRICS_TOKEN) {
+            let token = one_key(token);
+            return token
+                .map_err(|why| in_environment.push(format!("{METRICS_TOKEN}: {why}")))
+                .ok();
+        }
+        let variable = self.metrics_token_env.as_deref()?;
+        let token = environment.get(variable).ok_or_else(|| not_set(variable));
+        let token = token
+            .and_then(|token| one_key(token).map_err(|why| format!("`{variable}`: {why}")))
+            .map_err(|why| in_file.push(format!("server.metrics_token_env: {why}")));
+        token.ok()
+    }
 }
 
 /// Returns the address in `TURNWIRE_LISTEN`.
@@ -147,12 +175,20 @@ fn keys_of_text(text: &str) -> Result<Vec<String>, &'static str> {
     checked_keys(keys.map(str::to_owned).collect())
 }
 
+fn one_key(text: &str) -> Result<String, &'static str> {
+    let token = text.trim();
+    if is_key(token) { Ok(token.to_owned()) } else { Err(NOT_A_KEY) }
+}
+
+fn is_key(key: &str) -> bool {
+    !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// Checks keys. An empty list is an error, because it would disable authentication.
 fn checked_keys(keys: Vec<String>) -> Result<Vec<String>, &'static str> {
-    let is_key = |key: &String| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
     match keys.as_slice() {
         [] => Err(NO_KEY),
-        keys if !keys.iter().all(is_key) => Err(NOT_A_KEY),
+        keys if !keys.iter().all(|key| is_key(key)) => Err(NOT_A_KEY),
         _ => Ok(keys),
     }
 }

@@ -64,6 +64,24 @@ fn keys_that_are_none_are_mistakes() {
     );
 }
 
+/// The key of whoever collects metrics, in the variable that is named or in ours.
+#[test]
+fn the_metrics_token_is_in_a_variable() {
+    let token = |text, variables: &[(&str, &str)]| {
+        demo_settings(text, variables).unwrap().auth.metrics_token
+    };
+    let text = "[server]\nmetrics_token_env = \"SCRAPER\"\n";
+    assert_eq!(token(text, &[("SCRAPER", "one\n")]).as_deref(), Some("one"));
+    let both = [("SCRAPER", "one"), ("TURNWIRE_METRICS_TOKEN", "two")];
+    assert_eq!(token(text, &both).as_deref(), Some("two"));
+    assert_eq!(token("", &[]), None);
+    let missing = "server.metrics_token_env: the environment variable `SCRAPER` is not set";
+    check_mistakes(text, &[], &[missing]);
+    let wrong = "TURNWIRE_METRICS_TOKEN: a key must not be empty or have spaces, and must be plain \
+                 ASCII";
+    check_mistakes("", &[("TURNWIRE_METRICS_TOKEN", "a b")], &[wrong]);
+}
+
 #[test]
 fn a_complaint_about_keys_does_not_show_them() {
     let expected = "server.api_keys: not a list of texts; better, name a variable with \

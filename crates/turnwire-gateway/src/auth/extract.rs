@@ -9,7 +9,7 @@ use axum::{
 use serde::Deserialize;
 use turnwire_contract::TenantId;
 
-use super::{Caller, PROBES, SharedReader};
+use super::{Caller, MetricsReader, PROBES, SharedReader};
 use crate::{
     admission::KeyDigest, api_error::ApiError, app::App, connection::HeldPermits,
     connection_permit::ConnectionPermit, limits::MAX_CONNECTIONS, path::PathParams, shares,
@@ -45,6 +45,19 @@ impl Caller {
             held.hold(Arc::clone(&permit));
         }
         Ok(Self { tenant, key, _permit: permit })
+    }
+}
+
+impl FromRequestParts<App> for MetricsReader {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        if app.auth().has_metrics_token(&parts.headers)? {
+            Caller::admit(parts, app, TenantId::default(), None)?;
+        } else {
+            Caller::from_request_parts(parts, app).await?;
+        }
+        Ok(Self)
     }
 }
 

@@ -243,6 +243,45 @@ async fn hosts_do_not_break_probes_by_address() {
     world.close().await;
 }
 
+/// A1: the metrics token opens `/metrics` and nothing else; keys of clients open it as well.
+#[tokio::test]
+async fn the_metrics_token_opens_the_metrics_alone() {
+    let scraped = |keys: &[&str]| {
+        let api_keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        Plan::new([]).options(move |options| {
+            options.auth.api_keys = api_keys;
+            options.auth.metrics_token = Some("tw_metrics".to_owned());
+        })
+    };
+    let world = scraped(&["tw_secret"]).start().await;
+    let code = async |world: &World, key: &str, path: &str| {
+        let request = world.request(Method::GET, path).bearer_auth(key);
+        request.send().await.unwrap().status().as_u16()
+    };
+    for (key, path, expected) in [
+        ("tw_metrics", "/metrics", 200),
+        ("tw_secret", "/metrics", 200),
+        ("wrong", "/metrics", 401),
+        ("tw_metrics", "/v1/models", 401),
+        ("tw_metrics", "/v1/runs", 401),
+        ("tw_secret", "/v1/models", 200),
+    ] {
+        assert_eq!(code(&world, key, path).await, expected, "{key} {path}");
+    }
+    let without = world.request(Method::GET, "/metrics").send().await.unwrap();
+    assert_eq!(without.status(), StatusCode::UNAUTHORIZED);
+    world.close().await;
+
+    // Without keys of clients, too, the metrics are for whoever has the token.
+    let world = scraped(&[]).start().await;
+    assert_eq!(code(&world, "tw_metrics", "/metrics").await, 200);
+    assert_eq!(code(&world, "wrong", "/metrics").await, 401);
+    let without = world.request(Method::GET, "/metrics").send().await.unwrap();
+    assert_eq!(without.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(code(&world, "wrong", "/v1/models").await, 200);
+    world.close().await;
+}
+
 /// A9: only loopback without a key.
 #[tokio::test]
 async fn other_addresses_need_a_key() {
