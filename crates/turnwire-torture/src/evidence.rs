@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
+use reqwest::Response;
 use serde_json::Value;
 use sqlx::{PgPool, Row as _};
 use turnwire_contract::{Entry, RecordedEvent, RunId};
@@ -168,16 +169,31 @@ pub async fn fetch_reported(
     dice: &mut Dice,
 ) -> Result<ReportedRun, RequestError> {
     let http = &client.cluster.http;
-    let path = format!("/v1/runs/{run_id}/events?format=ndjson&follow=false");
-    let answer =
-        client.send_until_accepted(dice, PATIENCE, |node| http.get(node.url(&path))).await?;
+    let [journal, response] = paths_of(run_id);
+    let journal =
+        client.send_until_accepted(dice, PATIENCE, |node| http.get(node.url(&journal))).await?;
+    let response =
+        client.send_until_accepted(dice, PATIENCE, |node| http.get(node.url(&response))).await?;
+    read_reported(journal, response).await
+}
+
+/// Returns where a node reports the journal and the response of a run.
+pub fn paths_of(run_id: &RunId) -> [String; 2] {
+    [
+        format!("/v1/runs/{run_id}/events?format=ndjson&follow=false"),
+        format!("/v1/responses/{}", response_id(run_id)),
+    ]
+}
+
+/// Reads what a node reports about a run.
+pub async fn read_reported(
+    journal: Response,
+    response: Response,
+) -> Result<ReportedRun, RequestError> {
     let lost = |error: &dyn std::fmt::Display| RequestError::NoResponse(error.to_string());
-    let text = answer.text().await.map_err(|error| lost(&error))?;
+    let text = journal.text().await.map_err(|error| lost(&error))?;
     let lines = text.lines().filter(|line| !line.is_empty());
     let journal: Result<Vec<RecordedEvent>, _> = lines.map(serde_json::from_str).collect();
     let journal = journal.map_err(|error| lost(&error))?;
-    let path = format!("/v1/responses/{}", response_id(run_id));
-    let answer =
-        client.send_until_accepted(dice, PATIENCE, |node| http.get(node.url(&path))).await?;
-    Ok(ReportedRun { journal, response: Client::json(answer).await? })
+    Ok(ReportedRun { journal, response: Client::json(response).await? })
 }

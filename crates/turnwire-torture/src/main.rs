@@ -8,7 +8,7 @@ use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use turnwire_torture::{
     evidence::Verdict,
-    modes::{self, controls, first_token, outage, resume, rolling},
+    modes::{self, controls, first_token, inspect, outage, resume, rolling},
     options::Options,
     report::{self, ReportHeader},
     seeded_fault::Fault,
@@ -57,6 +57,9 @@ async fn stopped() -> io::Result<&'static str> {
 async fn run_mode(options: &Options) -> anyhow::Result<(ReportHeader, Verdict)> {
     if let Some(name) = &options.negative_control {
         return controls::control(options, name).await;
+    }
+    if let Some(address) = &options.inspect {
+        return inspect::inspect(options, address).await;
     }
     if let Some(longest) = options.outage {
         return outage::outages(options, longest).await;

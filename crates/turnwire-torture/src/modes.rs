@@ -1,8 +1,9 @@
 //! The modes of the harness: torture, rolling restarts, store outages, resume, first token,
-//! negative controls.
+//! inspection, negative controls.
 
 pub mod controls;
 pub mod first_token;
+pub mod inspect;
 pub mod outage;
 pub mod resume;
 pub mod rolling;

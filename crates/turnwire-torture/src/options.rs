@@ -75,6 +75,9 @@ pub struct Options {
     /// Measures the time to the first token against in-memory stores, for this many seconds each.
     #[arg(long, value_name = "SECONDS")]
     pub first_token: Option<u64>,
+    /// Starts nothing: checks the runs of the gateway at this address once all have ended.
+    #[arg(long, value_name = "URL")]
+    pub inspect: Option<String>,
     /// Uses gateways with this fault: succeeds if the checker finds it. `none` must find nothing.
     #[arg(long, value_name = "NAME")]
     pub negative_control: Option<String>,
