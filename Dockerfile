@@ -1,4 +1,4 @@
-# The gateway with its web view, on an image without a shell: about as much as the binary itself.
+# The gateway with its web view and its documentation, on an image without a shell: about as much as the binary itself.
 #
 #   docker build --tag turnwire .
 #   docker run --read-only --env TURNWIRE_API_KEYS=change-me --publish 127.0.0.1:7878:7878 \
@@ -16,6 +16,8 @@ RUN npm ci --prefix web --no-audit --no-fund && npm run build --prefix web
 FROM rust:1.95-bookworm AS build
 WORKDIR /source
 COPY . .
+RUN cargo install --locked --version 0.5.4 --no-default-features --features search mdbook \
+    && scripts/book embed
 COPY --from=page /source/web/dist web/dist
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \

@@ -40,7 +40,9 @@ mod connection;
 mod connection_permit;
 mod connection_table;
 mod conversations;
+mod docs_site;
 mod durable_stream;
+mod embedded;
 mod failed_run;
 mod field_tracker;
 mod fields;
@@ -109,8 +111,9 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(health::routes())
 }
 
-/// All routes, including `/openapi.json` and the web view.
+/// All routes, including `/openapi.json`, the web view and the documentation.
 fn routes() -> Router<App> {
     let (routes, document) = openapi::described(all_routes());
-    routes.merge(openapi::route(document)).merge(web_page::routes())
+    let pages = web_page::routes().merge(docs_site::routes());
+    routes.merge(openapi::route(document)).merge(pages)
 }

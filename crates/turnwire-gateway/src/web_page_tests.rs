@@ -5,7 +5,7 @@ use axum::{
 };
 use rust_embed::{EmbeddedFile, Metadata};
 
-use super::{POLICY, respond};
+use super::{PAGE, respond};
 
 fn file(data: &'static str) -> EmbeddedFile {
     let metadata = Metadata::__rust_embed_new([7; 32], None, None);
@@ -38,8 +38,8 @@ async fn text(response: Response) -> String {
 #[tokio::test]
 async fn the_page_has_a_strict_policy() {
     let response = respond("/", &HeaderMap::new(), built);
-    assert_eq!(value(&response, header::CONTENT_SECURITY_POLICY), POLICY);
-    assert!(!POLICY.contains("unsafe"));
+    assert_eq!(value(&response, header::CONTENT_SECURITY_POLICY), PAGE.policy);
+    assert!(!PAGE.policy.contains("unsafe"));
     assert_eq!(value(&response, header::X_CONTENT_TYPE_OPTIONS), "nosniff");
     assert_eq!(value(&response, header::CACHE_CONTROL), "no-cache");
     assert_eq!(value(&response, header::CONTENT_TYPE), "text/html; charset=utf-8");
@@ -76,7 +76,7 @@ async fn a_known_page_is_not_modified() {
 async fn a_server_without_the_page_says_how_to_build_it() {
     let response = respond("/", &HeaderMap::new(), |_| None);
     assert_eq!(response.status(), StatusCode::OK);
-    assert_eq!(value(&response, header::CONTENT_SECURITY_POLICY), POLICY);
+    assert_eq!(value(&response, header::CONTENT_SECURITY_POLICY), PAGE.policy);
     assert!(text(response).await.contains("npm run build --prefix web"));
     let missing = respond("/assets/index-1a2b.js", &HeaderMap::new(), |_| None);
     assert_eq!(missing.status(), StatusCode::NOT_FOUND);
