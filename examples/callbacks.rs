@@ -20,9 +20,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use turnwire::Agent;
-use turnwire_models::Scripted;
-use turnwire_tools::FunctionTool;
+use turnwire::{Agent, models::Scripted, tools::FunctionTool};
 
 #[derive(Deserialize, JsonSchema)]
 struct Multiply {

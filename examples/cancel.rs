@@ -11,9 +11,11 @@ use std::{error::Error, future::pending};
 
 use futures::StreamExt;
 use serde_json::json;
-use turnwire::{Agent, Event, Run, RunOutcome, ToolContext};
-use turnwire_models::{Scripted, Turn};
-use turnwire_tools::{FunctionTool, NoArguments};
+use turnwire::{
+    Agent, Event, Run, RunOutcome, ToolContext,
+    models::{Scripted, Turn},
+    tools::{FunctionTool, NoArguments},
+};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

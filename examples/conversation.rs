@@ -12,8 +12,10 @@
 
 use std::error::Error;
 
-use turnwire::{Agent, Conversation};
-use turnwire_models::{Scripted, Turn};
+use turnwire::{
+    Agent, Conversation,
+    models::{Scripted, Turn},
+};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -15,9 +15,7 @@ use std::error::Error;
 use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use turnwire::{Agent, Event};
-use turnwire_models::Scripted;
-use turnwire_tools::FunctionTool;
+use turnwire::{Agent, Event, models::Scripted, tools::FunctionTool};
 
 #[derive(Deserialize, JsonSchema)]
 struct Multiply {

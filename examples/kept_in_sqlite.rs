@@ -10,9 +10,11 @@
 
 use std::error::Error;
 
-use turnwire::{Agent, ConversationId};
-use turnwire_models::{Scripted, Turn};
-use turnwire_stores::{Store, StoreOptions};
+use turnwire::{
+    Agent, ConversationId,
+    models::{Scripted, Turn},
+    stores::{Store, StoreOptions},
+};
 
 /// What a program does when it starts: it opens the file, and makes its agent.
 async fn start(file: &str, answer: &str) -> Result<(Store, Agent), Box<dyn Error>> {

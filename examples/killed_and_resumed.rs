@@ -17,11 +17,11 @@ use std::{
 
 use turnwire::{
     Agent, Effect, RunId,
+    models::Scripted,
     serde_json::{Map, Value},
+    stores::{Store, StoreOptions},
+    tools::FunctionTool,
 };
-use turnwire_models::Scripted;
-use turnwire_stores::{Store, StoreOptions};
-use turnwire_tools::FunctionTool;
 
 /// The same agent in both processes. In the worker, the tool never comes to an end.
 async fn agent(file: &str, is_worker: bool) -> Result<Agent, Box<dyn Error>> {

@@ -10,9 +10,11 @@
 use std::{collections::BTreeMap, error::Error, sync::Arc};
 
 use futures::StreamExt;
-use turnwire::{Agent, Event, ToolOutcome};
-use turnwire_models::{Scripted, Turn};
-use turnwire_tools::{McpServerOptions, McpServers};
+use turnwire::{
+    Agent, Event, ToolOutcome,
+    models::{Scripted, Turn},
+    tools::{McpServerOptions, McpServers},
+};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -12,9 +12,11 @@ use std::{error::Error, time::Duration};
 use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use turnwire::{Agent, Event, ToolContext, ToolError};
-use turnwire_models::{Scripted, Turn};
-use turnwire_tools::FunctionTool;
+use turnwire::{
+    Agent, Event, ToolContext, ToolError,
+    models::{Scripted, Turn},
+    tools::FunctionTool,
+};
 
 #[derive(Deserialize, JsonSchema)]
 struct CountWords {

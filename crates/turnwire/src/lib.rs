@@ -4,8 +4,10 @@
 //! Callbacks on that call report every step, and awaiting it returns the reply:
 //!
 //! ```
-//! use turnwire::Agent;
-//! use turnwire_models::{Scripted, Turn};
+//! use turnwire::{
+//!     Agent,
+//!     models::{Scripted, Turn},
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), turnwire::Error> {
 //! let model = Scripted::new([Turn::new().text_in(["Hello, ", "world."])]);
@@ -19,9 +21,11 @@
 //! a series of them, [`run`] is a run in progress, [`callbacks`]
 //! are the callback types, and `watching` calls them.
 //!
-//! Models and tools are in `turnwire-models` and `turnwire-tools`. Any type that implements
-//! [`Model`] or [`Tool`] can be used. By default runs are in memory and end with their process.
-//! With a [store](AgentBuilder::store), such as that of `turnwire-stores`, they survive it.
+//! This crate is the only dependency that a program needs. [`models`] has OpenAI-compatible
+//! servers, Anthropic, and a scripted model for tests; [`tools`] has functions, HTTP functions, MCP
+//! servers and web search. Any type that implements [`Model`] or [`Tool`] can be used instead. By
+//! default runs are in memory and end with their process. With a [store](AgentBuilder::store), such
+//! as SQLite or PostgreSQL in [`stores`], they survive it.
 //!
 //! Every type in a signature of this crate is re-exported by this crate.
 #![warn(missing_docs)]
@@ -60,8 +64,14 @@ pub use turnwire_surfaces::{Message, MessageState, Stage, ToolBlock, ToolBlockUp
 pub use turnwire_contract as contract;
 /// The crate `turnwire-engine`, for use beyond an [`Agent`]: see [`Agent::runs`].
 pub use turnwire_engine as engine;
+/// Models: the crate `turnwire-models`.
+pub use turnwire_models as models;
+/// Stores on SQLite and PostgreSQL: the crate `turnwire-stores`.
+pub use turnwire_stores as stores;
+/// Tools, also those of MCP servers: the crate `turnwire-tools`.
+pub use turnwire_tools as tools;
 /// Libraries whose types are in signatures of this crate, in matching versions.
-pub use {futures, serde_json};
+pub use {futures, schemars, serde, serde_json};
 
 /// Compiles and runs the program in the README as a documentation test.
 #[cfg(doctest)]
