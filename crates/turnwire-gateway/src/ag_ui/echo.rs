@@ -49,7 +49,9 @@ fn refer(value: &mut Value, known: &HashMap<&str, (&ItemId, usize)>) {
 /// The entries that the messages refer to.
 pub(super) fn referenced(messages: &[Value]) -> Vec<ItemId> {
     let mut ids = Vec::new();
-    messages.iter().for_each(|message| collect(message, &mut ids));
+    for message in messages {
+        collect(message, &mut ids);
+    }
     ids
 }
 
@@ -69,7 +71,9 @@ fn collect(value: &Value, ids: &mut Vec<ItemId>) {
 pub(super) fn resolve(messages: &mut [Value], entries: &[Entry]) {
     let known: HashMap<&str, Vec<&str>> =
         entries.iter().map(|entry| (entry.id.as_str(), texts_of(&entry.item))).collect();
-    messages.iter_mut().for_each(|message| resolve_one(message, &known));
+    for message in messages {
+        resolve_one(message, &known);
+    }
 }
 
 fn resolve_one(value: &mut Value, known: &HashMap<&str, Vec<&str>>) {
