@@ -4,6 +4,7 @@ import { render } from "preact";
 import { App } from "./app";
 import { whenBack } from "./server/probe";
 import { tryNow } from "./server/run_feed";
+import { warmUp } from "./ui/markdown";
 import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/frame.css";
@@ -18,3 +19,4 @@ document.addEventListener("visibilitychange", () => !document.hidden && tryNow()
 
 const root = document.getElementById("app");
 if (root) render(<App />, root);
+setTimeout(warmUp, 500);

@@ -1,11 +1,11 @@
 // How long a piece of text is on its way: from the model, which writes the time into it, through the
 // gateway, to what `useChat` of a page has rendered.
 //
-// What is promised holds for a machine that has time for it. A thread that does nothing but look at
-// the clock notices when the machine has none; a piece that was on its way meanwhile says nothing
-// about the gateway, and does not count.
+// What is promised holds for a machine that has time for it. The kernel says for how much of a round
+// something waited for a processor. A round in which that was most of the time can show that the
+// promise is kept, and not that it is broken.
 
-import { Worker } from "node:worker_threads";
+import { readFileSync } from "node:fs";
 
 import { assert, main, script, test } from "./harness.mjs";
 import { Page, SDKS } from "./page.mjs";
@@ -14,39 +14,31 @@ const N_PIECES = 200;
 const PACE_MS = 5;
 /** What is promised: 99 of 100 pieces are on the page within this time. */
 const PROMISED_MS = 50;
-/** A round with fewer pieces that count says nothing. */
-const MIN_COUNTED = N_PIECES / 2;
+/** On a machine that never has time, the median may be so many times as long. */
+const SLACK = 10;
 const MAX_ROUNDS = 12;
-/** A clock that is looked at so much too late: the machine had no time. */
-const STALL_MS = 8;
+/** Model, gateway and page share two cores, and wait for one another a little. */
+const MAX_PRESSURE = 0.5;
 
 const now = () => performance.timeOrigin + performance.now();
+const part = (sorted, share) => sorted[Math.ceil(sorted.length * share) - 1];
 
-/** The times in which the machine had no time, as `[from, to]`, as they become known. */
-const stalls = [];
-const clock = `
-  const { parentPort } = require("node:worker_threads");
-  const now = () => performance.timeOrigin + performance.now();
-  let last = now();
-  setInterval(() => {
-    const at = now();
-    if (at - last > 2 + ${STALL_MS}) parentPort.postMessage([last, at]);
-    last = at;
-  }, 2);
-`;
-const watch = new Worker(clock, { eval: true });
-watch.on("message", (stall) => stalls.push(stall));
-watch.unref();
+/** For how long something has waited for a processor, in milliseconds; 0 if the kernel does not say. */
+function waited() {
+  try {
+    return Number(/^some .*total=(\d+)/m.exec(readFileSync("/proc/pressure/cpu", "utf8"))[1]) / 1000;
+  } catch {
+    return 0;
+  }
+}
 
-const isCalm = ({ sent, shown }) => !stalls.some(([from, to]) => from < shown && sent < to);
-
-/** The delays of the pieces that count, in milliseconds, shortest first. */
+/** The delays of all pieces in milliseconds, shortest first. */
 async function delaysOf(sdk) {
   const page = new Page(sdk);
-  const pieces = [];
+  const delays = [];
   const look = () => {
     const times = page.said.split(" ").slice(0, -1);
-    for (const time of times.slice(pieces.length)) pieces.push({ sent: Number(time) / 1000, shown: now() });
+    for (const time of times.slice(delays.length)) delays.push(now() - Number(time) / 1000);
   };
   try {
     page.onRendered(look);
@@ -54,28 +46,22 @@ async function delaysOf(sdk) {
   } finally {
     page.close();
   }
-  assert(pieces.length === N_PIECES, pieces.length);
-  const delays = (some) => some.map(({ sent, shown }) => shown - sent).sort((one, other) => one - other);
-  return { all: delays(pieces), calm: delays(pieces.filter(isCalm)) };
+  assert(delays.length === N_PIECES, delays.length);
+  return delays.sort((one, other) => one - other);
 }
 
-const part = (sorted, share) => sorted[Math.ceil(sorted.length * share) - 1];
-
 test("a piece of text is on the page in time", async (sdk) => {
-  let best;
-  let calmest = [];
-  const isKept = () => best && part(best, 0.99) <= PROMISED_MS;
-  for (let n = 0; n < MAX_ROUNDS && !isKept(); n += 1) {
-    const { all, calm } = await delaysOf(sdk);
-    if (calmest.length === 0 || part(all, 0.5) < part(calmest, 0.5)) calmest = all;
-    if (calm.length >= MIN_COUNTED && (!best || part(calm, 0.99) < part(best, 0.99))) best = calm;
+  let [best, hadTime] = [[Infinity], false];
+  for (let n = 0; n < MAX_ROUNDS && part(best, 0.99) > PROMISED_MS; n += 1) {
+    const [since, waitedBefore] = [now(), waited()];
+    const delays = await delaysOf(sdk);
+    hadTime ||= (waited() - waitedBefore) / (now() - since) <= MAX_PRESSURE;
+    if (part(delays, 0.99) < part(best, 0.99)) best = delays;
   }
-  const measured = best ?? calmest;
-  const [median, p99] = [part(measured, 0.5), part(measured, 0.99)].map((delay) => delay.toFixed(1));
+  const [median, p99] = [part(best, 0.5), part(best, 0.99)].map((delay) => delay.toFixed(1));
   console.log(`latency: ${sdk.name}: median ${median} ms, p99 ${p99} ms`);
-  assert(part(measured, 0.5) <= PROMISED_MS, "median", median);
-  if (best) assert(isKept(), "p99", p99);
-  else console.log(`latency of ${sdk.name}: the machine had no time in any of ${MAX_ROUNDS} rounds, so only the median was held`);
+  assert(part(best, 0.99) <= PROMISED_MS || !hadTime, "p99", p99);
+  assert(part(best, 0.5) <= PROMISED_MS * SLACK, "median", median);
 }, SDKS);
 
 await main("node22 latency");

@@ -64,6 +64,13 @@ export function lexMore(known: readonly Token[], text: string): Token[] {
   return [...settled, ...marked.lexer(text.slice(raw.length), { gfm: true })];
 }
 
+const SAMPLE = "# A\n\nSome *words* and `code`, a [link](https://a.example).\n\n- one\n- two\n\n> three\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```js\n1\n```\n\n";
+
+/** Reads a little of everything while nobody waits for it, because the first time takes long. */
+export function warmUp(): void {
+  marked.lexer(SAMPLE, { gfm: true });
+}
+
 /** Drawn again only if its text changed. */
 const Block = memo(
   function Block({ token }: { raw: string; token: Token }): JSX.Element | null {

