@@ -1,7 +1,7 @@
 /** What the calls of a server say about it. */
 
 import { expect, test } from "vitest";
-import { type ServerCalls, barsOf, share, slownessOf, took, wordsOfBars } from "../src/model/server_calls";
+import { type ServerCalls, barsOf, share, slownessOf, took, windowOf, wordsOfBars } from "../src/model/server_calls";
 import { clock } from "../src/model/words";
 
 const NOW = Date.parse("2026-11-16T22:10:00Z");
@@ -42,6 +42,8 @@ test("a server is slow for as long as its calls take much longer than usual", ()
 });
 
 test("what is not known is not shown as zero", () => {
+  expect(windowOf(DAY, NOW)).toBe("in 24 hours");
+  expect(windowOf({ ...DAY, since: "2026-11-16T20:00:00Z" }, NOW)).toBe(`since ${clock("2026-11-16T20:00:00Z")}`);
   expect([share(9, 412), share(50, 100), share(0, 5), share(0, 0)]).toEqual(["2.2 %", "50 %", "", ""]);
   expect([took(null), took(12), took(8200)]).toEqual(["", "12 ms", "8.2s"]);
 });

@@ -26,7 +26,7 @@ export type BarLook = "none" | "ok" | "slow" | "bad";
 export interface Bar {
   start: number;
   look: BarLook;
-  /** From 0 to 1: how long calls took, compared with the slowest half hour. */
+  /** From 0 to 1: how long calls took, compared with the slowest half hour. Full where they failed. */
   height: number;
 }
 
@@ -48,7 +48,9 @@ export function barsOf({ half_hours: periods }: ServerCalls, now: number): Bar[]
   return Array.from({ length: N_BARS }, (_, n) => {
     const start = (last - N_BARS + 1 + n) * PERIOD_MS;
     const period = byStart.get(start);
-    return period ? { start, look: lookOf(period, usual), height: (period.mean_ms ?? 0) / slowest } : { start, look: "none", height: 0 };
+    if (!period) return { start, look: "none", height: 0 };
+    const look = lookOf(period, usual);
+    return { start, look, height: look === "bad" ? 1 : (period.mean_ms ?? 0) / slowest };
   });
 }
 
@@ -63,6 +65,11 @@ export function slownessOf({ half_hours: periods }: ServerCalls, now: number): {
     since = period;
   }
   return since && { since: since.start, ms: last.mean_ms ?? 0, usualMs: usual };
+}
+
+/** Which time the numbers are about: a whole day, or what the process has seen of it. */
+export function windowOf({ since }: ServerCalls, now: number): string {
+  return now - Date.parse(since) > (N_BARS - 1) * PERIOD_MS ? "in 24 hours" : `since ${clock(since)}`;
 }
 
 /** What the bars show, in words. */

@@ -4,7 +4,7 @@ import type { ToolClaims } from "turnwire";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { draftOf, fieldsOf, readDraft } from "../model/schema_form";
-import { type ServerCalls, barsOf, share, slownessOf, took, wordsOfBars } from "../model/server_calls";
+import { type ServerCalls, barsOf, share, slownessOf, took, windowOf, wordsOfBars } from "../model/server_calls";
 import { type Look, clock, count, duration, plural } from "../model/words";
 import { go, to } from "../router";
 import { request, sentence } from "../server/api";
@@ -227,7 +227,7 @@ function Slow({ calls }: { calls: ServerCalls }): JSX.Element | null {
 function Statistics({ calls }: { calls: ServerCalls }): JSX.Element {
   const bars = barsOf(calls, serverNow());
   const facts: [string, string, string][] = [
-    [`Calls since ${clock(calls.since)}`, count(calls.total), ""],
+    [`Calls ${windowOf(calls, serverNow())}`, count(calls.total), ""],
     ["Failed", count(calls.failed), share(calls.failed, calls.total)],
     ["Median", took(calls.p50_ms) || "–", ""],
     ["Slowest 5 %", took(calls.p95_ms) || "–", ""],

@@ -336,13 +336,13 @@ async fn what_is_answered_again_stays_with_its_runs() {
     let mut again = body("c", &[user("a")]);
     again["trigger"] = json!("regenerate-message");
     let third = send(&world, &again).await;
-    let run_id = RunId::from(metadata(&second, "run_id"));
+    let run_id = RunId::new(metadata(&second, "run_id"));
     let seen = items(runs.store().context(&tenant, &run_id).await.unwrap());
     assert_eq!(seen, [a.clone(), one, b, two], "what the second run had seen and said");
     let (status, snapshot) = world.get(&format!("/v1/runs/{run_id}")).await;
     assert_eq!((status, &snapshot["status"]), (StatusCode::OK, &json!("completed")));
 
-    let conversation = ConversationId::from(metadata(&third, "conversation_id"));
+    let conversation = ConversationId::new(metadata(&third, "conversation_id"));
     world.app.close();
     let (status, _) = world.post(PATH, again).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);

@@ -189,7 +189,8 @@ async fn an_ag_ui_snapshot_has_messages_that_are_kept_once() {
     let (here, there) = two_servers_after([Turn::new().text(answer.as_str())]).await;
     let input = |run: &str, messages: &[Value]| json!({ "threadId": "t", "runId": run, "protocolVersion": "1.0", "messages": messages });
     let question = json!({ "id": "u1", "role": "user", "content": "A long question. ".repeat(20) });
-    let first = here.request(Method::POST, "/ag-ui").json(&input("r1", &[question.clone()]));
+    let first =
+        here.request(Method::POST, "/ag-ui").json(&input("r1", std::slice::from_ref(&question)));
     let first = data_of(&here.text(first).await);
     let start = first.iter().find(|event| event["type"] == "TEXT_MESSAGE_START").unwrap();
     let said = json!({ "id": start["messageId"], "role": "assistant", "content": answer });

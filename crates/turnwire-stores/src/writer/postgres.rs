@@ -1,6 +1,6 @@
 //! Batches in PostgreSQL: one statement, and a transaction only when a run ends.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::PgConnection;
@@ -94,7 +94,8 @@ impl PostgresBatchWriter {
         if winners.len() == jobs.len() {
             return Ok(vec![true; jobs.len()]);
         }
-        let won = |job: &Job| winners.iter().any(|winner| winner == job.run_id.as_str());
+        let winners: HashSet<&str> = winners.iter().map(String::as_str).collect();
+        let won = |job: &Job| winners.contains(job.run_id.as_str());
         let refused: Vec<&Job> = jobs.iter().filter(|job| !won(job)).collect();
         let tags = self.tags_of(&refused).await?;
         let is_there = |job: &Job| tags.contains(&(job.run_id.to_string(), job.tag));
@@ -110,8 +111,12 @@ impl PostgresBatchWriter {
         let mut transaction = self.connection.begin(time).await?;
         let (connection, worker) = (transaction.connection(), self.worker.as_str());
         let winners = insert(connection, jobs, worker, sender.as_deref(), time).await?;
-        let won = |job: &&Job| winners.iter().any(|winner| winner == job.run_id.as_str());
-        let ends: Vec<EndOfRun<'_>> = jobs.iter().filter(won).filter_map(Job::end).collect();
+        let won: HashSet<&str> = winners.iter().map(String::as_str).collect();
+        let ends: Vec<EndOfRun<'_>> = jobs
+            .iter()
+            .filter_map(Job::end)
+            .filter(|(_, id, _)| won.contains(id.as_str()))
+            .collect();
         run_ends::store(&mut transaction, self.dialect, &ends).await?;
         Box::new(transaction).commit().await?;
         Ok(winners)

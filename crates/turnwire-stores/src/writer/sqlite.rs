@@ -1,6 +1,6 @@
 //! Batches in SQLite: one transaction, row by row.
 
-use std::{collections::HashSet, slice, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::time::timeout;
@@ -38,45 +38,45 @@ impl SqliteBatchWriter {
 
     async fn try_to_write(&self, jobs: &[Job]) -> Result<Vec<bool>, DatabaseError> {
         let mut transaction = self.database.begin().await?;
-        let wanted = jobs.iter().filter(|job| !job.is_abandoned());
-        let firsts: Vec<JobRow<'_>> = wanted.filter_map(JobRow::first_of).collect();
-        let won = insert(&mut *transaction, &firsts).await?;
         let mut kept = Vec::with_capacity(jobs.len());
+        let mut ends: Vec<EndOfRun<'_>> = Vec::new();
         for job in jobs {
-            let is_kept = match JobRow::first_of(job) {
-                Some(first) if !won.contains(job.run_id.as_str()) => {
-                    has_our_tag(&mut *transaction, job, first.row).await?
-                }
-                _ => true,
-            };
-            kept.push(is_kept);
+            let has_won = self.write_job(&mut *transaction, job).await?;
+            kept.push(has_won || has_our_tag(&mut *transaction, job).await?);
+            ends.extend(job.end().filter(|_| has_won));
         }
-        let winners = || jobs.iter().filter(|job| won.contains(job.run_id.as_str()));
-        let rest: Vec<JobRow<'_>> = winners().flat_map(JobRow::rest_of).collect();
-        for row in &rest {
-            if insert(&mut *transaction, slice::from_ref(row)).await?.is_empty() {
-                return Err(DatabaseError::UniqueViolation(format!("seq {}", row.row.first)));
-            }
-        }
-        for job in winners() {
-            if let Some(run) = &job.new_run {
-                self.insert_run(&mut *transaction, job, run).await?;
-            }
-        }
-        let dialect = self.database.dialect();
-        for job in winners() {
-            if let Some(progress) = &job.progress {
-                progress.store(&mut *transaction, dialect, &job.run_id, &self.worker).await?;
-            }
-        }
-        let ends: Vec<EndOfRun<'_>> = winners().filter_map(Job::end).collect();
-        run_ends::store(&mut *transaction, dialect, &ends).await?;
+        run_ends::store(&mut *transaction, self.database.dialect(), &ends).await?;
         transaction.commit().await?;
         Ok(kept)
     }
-}
 
-impl SqliteBatchWriter {
+    /// Writes everything of `job` but the end of its run. Returns `false` and writes nothing if its
+    /// seq is taken, or if nobody would execute the run.
+    async fn write_job(
+        &self,
+        transaction: &mut dyn Transaction,
+        job: &Job,
+    ) -> Result<bool, DatabaseError> {
+        let mut rows = job.rows.iter();
+        let Some(first) = rows.next() else { return Ok(true) };
+        if job.is_abandoned() || !insert(transaction, job, first).await? {
+            return Ok(false);
+        }
+        for row in rows {
+            if !insert(transaction, job, row).await? {
+                return Err(DatabaseError::UniqueViolation(format!("seq {}", row.first)));
+            }
+        }
+        if let Some(run) = &job.new_run {
+            self.insert_run(transaction, job, run).await?;
+        }
+        if let Some(progress) = &job.progress {
+            let dialect = self.database.dialect();
+            progress.store(transaction, dialect, &job.run_id, &self.worker).await?;
+        }
+        Ok(true)
+    }
+
     async fn insert_run(
         &self,
         transaction: &mut dyn Transaction,
@@ -104,28 +104,6 @@ impl SqliteBatchWriter {
     }
 }
 
-/// A row with its append.
-#[derive(Clone, Copy)]
-struct JobRow<'a> {
-    job: &'a Job,
-    row: &'a EventRow,
-}
-
-impl<'a> JobRow<'a> {
-    /// The row that decides whether the append has won its seq.
-    fn first_of(job: &'a Job) -> Option<Self> {
-        job.rows.first().map(|row| Self { job, row })
-    }
-
-    fn rest_of(job: &'a Job) -> impl Iterator<Item = Self> {
-        job.rows.iter().skip(1).map(move |row| Self { job, row })
-    }
-
-    fn values(self) -> [Value<'a>; 8] {
-        self.row.values(&self.job.tenant, &self.job.run_id, self.job.tag)
-    }
-}
-
 #[async_trait]
 impl BatchWriter for SqliteBatchWriter {
     async fn write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>, DatabaseError> {
@@ -145,25 +123,19 @@ async fn in_time<T>(
     timeout(time, work).await.unwrap_or_else(too_slow)
 }
 
-/// Inserts `rows`. Returns the runs of those that were inserted.
+/// Inserts a row. Returns whether its seq was free.
 async fn insert(
-    transaction: &mut dyn Transaction,
-    rows: &[JobRow<'_>],
-) -> Result<HashSet<String>, DatabaseError> {
-    let mut inserted = HashSet::with_capacity(rows.len());
-    for row in rows {
-        if !transaction.query(INSERT, &row.values()).await?.is_empty() {
-            inserted.insert(row.job.run_id.to_string());
-        }
-    }
-    Ok(inserted)
-}
-
-async fn has_our_tag(
     transaction: &mut dyn Transaction,
     job: &Job,
     row: &EventRow,
 ) -> Result<bool, DatabaseError> {
+    let values = row.values(&job.tenant, &job.run_id, job.tag);
+    Ok(!transaction.query(INSERT, &values).await?.is_empty())
+}
+
+/// Whether an earlier attempt has stored the append.
+async fn has_our_tag(transaction: &mut dyn Transaction, job: &Job) -> Result<bool, DatabaseError> {
+    let Some(row) = job.rows.first() else { return Ok(false) };
     let sql = "select tag from run_events where run_id = $1 and first_seq = $2";
     let values = [Value::Text(job.run_id.as_str()), Value::Integer(row.first)];
     let rows = transaction.query(sql, &values).await?;

@@ -58,6 +58,7 @@ fn everything_arrives() {
         model: "small".into(),
         instructions: Some("Be brief.".into()),
         conversation_id: Some("conv_1".into()),
+        replaces: None,
         continues: Some("run_1".into()),
         before: Vec::new(),
         input: vec![Item::user("hi")],
