@@ -140,7 +140,7 @@ pub enum Content {
         detail: Option<String>,
     },
     /// A file, by URL. A `data:` URL contains the file; a `turnwire-file:` URL
-    /// ([`LibraryAddress`]) names a stored file.
+    /// ([`LibraryAddress`](crate::LibraryAddress)) names a stored file.
     File {
         /// Name of the file.
         name: String,
