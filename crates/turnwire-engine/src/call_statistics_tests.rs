@@ -36,7 +36,7 @@ fn calls_are_counted_with_their_ends_and_durations() {
         mean: Some(millis(mean)),
     };
     assert_eq!(calls.periods, [period(start(), 99, 0, 50), period(later, 2, 1, 1_000)]);
-    let tools = [("fix".to_owned(), millis(1_000)), ("look".to_owned(), millis(84))];
+    let tools = [("fix".to_owned(), millis(1_000)), ("look".to_owned(), millis(83))];
     assert_eq!(calls.tools, BTreeMap::from(tools), "of the last 32 calls of a tool");
 }
 
