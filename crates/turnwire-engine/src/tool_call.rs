@@ -394,9 +394,10 @@ impl CallExecution<'_> {
         while let Some(message) = next.take() {
             match message {
                 ToolMessage::Note(note) => next = self.record_notes(*note, messages).await?,
-                ToolMessage::Question(question, replier) => {
+                ToolMessage::Question(asked) => {
+                    let (question, replier) = *asked;
                     timers.note_question();
-                    self.ask(*question, replier).await?;
+                    self.ask(question, replier).await?;
                 }
                 ToolMessage::Answered => timers.note_answer(),
             }
@@ -570,8 +571,9 @@ struct CallChannel {
 /// A message of a running tool. Small, because each call has a queue of them.
 enum ToolMessage {
     Note(Box<ToolNote>),
-    /// A question to a person. The tool waits for the answer.
-    Question(Box<Question>, oneshot::Sender<Reply>),
+    /// A question to a person. The tool waits for the answer. In one box, because a waiting call
+    /// has room for 32 messages.
+    Question(Box<(Question, oneshot::Sender<Reply>)>),
     Answered,
 }
 
@@ -586,7 +588,8 @@ impl CallLink for CallChannel {
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
             let (replier, reply) = oneshot::channel();
-            if self.sender.send(ToolMessage::Question(Box::new(question), replier)).await.is_err() {
+            let asked = ToolMessage::Question(Box::new((question, replier)));
+            if self.sender.send(asked).await.is_err() {
                 return Reply::Cancelled;
             }
             let reply = tokio::select! {

@@ -97,13 +97,13 @@ test("a run that finished while the page was closed says so", async (world) => {
   const heard = await listen(again);
   await again.goto(address);
   await says(again, "Here is the answer.");
-  await again.getByText("Finished while you were away").waitFor();
+  await again.getByText("Finished while you were away", { exact: true }).waitFor();
   await world.picture(again, "away-1280-light");
   await until("the mark is gone", async () => (await mark.count()) === 0);
   await until("it is announced", async () => (await heard()).includes("The run finished while you were away"));
   await again.reload();
   await says(again, "Here is the answer.");
-  assert.equal(await again.getByText("Finished while you were away").count(), 0, "it is said once");
+  assert.equal(await again.getByText("Finished while you were away", { exact: true }).count(), 0, "it is said once");
 });
 
 test("a run that finished while the line was cut says so, and one on the screen does not", async (world) => {

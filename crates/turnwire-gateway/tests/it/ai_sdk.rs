@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
+use axum::{
+    body::Body,
+    http::{Request, header},
+};
 use futures::StreamExt;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 use turnwire_contract::{Content, ConversationId, Entry, Item, RunId, RunRequest, TenantId};
+use turnwire_gateway::{HttpLimits, server::router};
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Behaviour, FakeTool};
 
@@ -343,9 +349,12 @@ async fn what_is_answered_again_stays_with_its_runs() {
     assert_eq!((status, &snapshot["status"]), (StatusCode::OK, &json!("completed")));
 
     let conversation = ConversationId::new(metadata(&third, "conversation_id"));
+    let router = router(&world.app, &HttpLimits::default());
     world.app.close();
-    let (status, _) = world.post(PATH, again).await;
-    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let request = Request::post(PATH).header(header::HOST, "localhost");
+    let request = request.body(Body::from(again.to_string())).unwrap();
+    let refused = router.oneshot(request).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     let left = items(runs.history(&tenant, &conversation).await.unwrap());
     assert_eq!(left, [a, Item::assistant("3.")]);
     world.close().await;

@@ -248,7 +248,8 @@ async fn a_repeated_call_replaces_nothing() {
         Turn::new().text("20."),
         Turn::new().text("Again 20."),
     ];
-    let world = Plan::new(turns).tool(multiply()).start().await;
+    let fails = FakeTool::new("multiply", Behaviour::Fails("no luck".to_owned()));
+    let world = Plan::new(turns).tool(fails).start().await;
     let (_, first) = world.post("/chat", json!({ "message": "a" })).await;
     let session = first["session_id"].as_str().unwrap().to_owned();
     let path = format!("/v1/conversations/{session}/items?order=asc");

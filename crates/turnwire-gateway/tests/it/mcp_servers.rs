@@ -10,6 +10,10 @@ use turnwire_testkit::{Behaviour, FakeServers, FakeTool};
 use crate::world::{Plan, World};
 
 fn plan() -> (Plan, FakeTool) {
+    plan_with(None)
+}
+
+fn plan_with(more: Option<FakeTool>) -> (Plan, FakeTool) {
     let risky = FakeTool::new("delete it", Behaviour::Returns("gone".to_owned())).with(|spec| {
         spec.needs_approval = true;
         spec.effect = Effect::Once;
@@ -20,7 +24,7 @@ fn plan() -> (Plan, FakeTool) {
     let plain =
         FakeTool::new("look", Behaviour::Multiplies).with(|spec| spec.effect = Effect::Pure);
     let servers = FakeServers::default()
-        .with("files", [plain, risky.clone()])
+        .with("files", [plain, risky.clone()].into_iter().chain(more))
         .dead("broken", "it is not there");
     (Plan::new([]).servers(servers), risky)
 }
@@ -127,7 +131,8 @@ async fn what_cannot_be_tried_says_so() {
 /// was denied never reached its server.
 #[tokio::test]
 async fn the_calls_of_a_server_are_counted() {
-    let (plan, _) = plan();
+    let fails = FakeTool::new("fail", Behaviour::Fails("no luck".to_owned()));
+    let (plan, _) = plan_with(Some(fails));
     let world = plan.start().await;
     let tried = async |tool: &str, arguments: Value| {
         let path = format!("/v1/mcp_servers/files/tools/{tool}/try");
@@ -140,7 +145,7 @@ async fn the_calls_of_a_server_are_counted() {
     for _ in 0..3 {
         over(&tried("look", json!({ "a": 2, "b": 3 })).await).await;
     }
-    over(&tried("look", json!({ "a": "x" })).await).await;
+    over(&tried("fail", json!({})).await).await;
     let denied = tried("delete%20it", json!({})).await;
     let asks = snapshot(&world, &denied, |run| run["status"] == "needs_input").await;
     let call = asks["calls"][0]["call_id"].as_str().unwrap();

@@ -111,12 +111,9 @@ impl PostgresBatchWriter {
         let mut transaction = self.connection.begin(time).await?;
         let (connection, worker) = (transaction.connection(), self.worker.as_str());
         let winners = insert(connection, jobs, worker, sender.as_deref(), time).await?;
-        let won: HashSet<&str> = winners.iter().map(String::as_str).collect();
-        let ends: Vec<EndOfRun<'_>> = jobs
-            .iter()
-            .filter_map(Job::end)
-            .filter(|(_, id, _)| won.contains(id.as_str()))
-            .collect();
+        let winning: HashSet<&str> = winners.iter().map(String::as_str).collect();
+        let won = |job: &&Job| winning.contains(job.run_id.as_str());
+        let ends: Vec<EndOfRun<'_>> = jobs.iter().filter(won).filter_map(Job::end).collect();
         run_ends::store(&mut transaction, self.dialect, &ends).await?;
         Box::new(transaction).commit().await?;
         Ok(winners)
