@@ -11,11 +11,9 @@ use std::{error::Error, future::pending};
 
 use futures::StreamExt;
 use serde_json::json;
-use turnwire::{
-    Agent, Event, Run, RunOutcome, ToolContext,
-    models::{Scripted, Turn},
-    tools::{FunctionTool, NoArguments},
-};
+use turnwire::models::{Scripted, Turn};
+use turnwire::tools::{FunctionTool, NoArguments};
+use turnwire::{Agent, Event, Run, RunOutcome, ToolContext};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -12,11 +12,9 @@ use std::{error::Error, time::Duration};
 use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use turnwire::{
-    Agent, Event, ToolContext, ToolError,
-    models::{Scripted, Turn},
-    tools::FunctionTool,
-};
+use turnwire::models::{Scripted, Turn};
+use turnwire::tools::FunctionTool;
+use turnwire::{Agent, Event, ToolContext, ToolError};
 
 #[derive(Deserialize, JsonSchema)]
 struct CountWords {
