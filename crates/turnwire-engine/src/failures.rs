@@ -3,12 +3,15 @@
 //! `docs/errors.md` explains each code; a test compares the two. Causes go only to the operator's
 //! log, because a provider's message may quote a key, a prompt or an address (A12).
 
+use std::time::Duration;
+
 use turnwire_contract::{Failure, FileId, ModelError, OUTCOME_UNKNOWN, RunOutcome};
 
 /// All error codes of the engine.
-pub const CODES: [&str; 26] = [
+pub const CODES: [&str; 27] = [
     "model_unavailable",
     "model_rate_limited",
+    "model_overloaded",
     "model_misconfigured",
     "model_not_found",
     "context_length_exceeded",
@@ -35,16 +38,23 @@ pub const CODES: [&str; 26] = [
     "files_unavailable",
 ];
 
+/// Longest wait that a client is told, whatever a provider asks for.
+const MAX_TOLD_WAIT: Duration = Duration::from_hours(1);
+
 /// Maps a model error to its public failure.
 pub(crate) fn of_model(error: &ModelError) -> Failure {
     match error {
         ModelError::Unavailable { retry_after, .. } => {
             Failure::new("model_unavailable", "the model is not available right now")
-                .retry_after(*retry_after)
+                .retry_after(told(*retry_after))
         }
         ModelError::RateLimited { retry_after, .. } => {
             Failure::new("model_rate_limited", "the model's rate limit is reached")
-                .retry_after(*retry_after)
+                .retry_after(told(*retry_after))
+        }
+        ModelError::Overloaded { retry_after, .. } => {
+            Failure::new("model_overloaded", "the model has too many requests at once")
+                .retry_after(told(*retry_after))
         }
         ModelError::Misconfigured { .. } => Failure::new(
             "model_misconfigured",
@@ -67,6 +77,10 @@ pub(crate) fn of_model(error: &ModelError) -> Failure {
             Failure::new("model_broke_off", "the model's answer ended unexpectedly")
         }
     }
+}
+
+fn told(wait: Option<Duration>) -> Option<Duration> {
+    wait.map(|wait| wait.min(MAX_TOLD_WAIT))
 }
 
 /// A part of the answer could not be parsed.

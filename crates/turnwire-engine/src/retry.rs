@@ -25,7 +25,8 @@ pub(crate) fn is_retryable(error: &ModelError) -> bool {
             retry_after.is_none_or(|wait| wait <= MAX_ASKED_WAIT)
         }
         ModelError::Broken { .. } => true,
-        ModelError::Misconfigured { .. }
+        ModelError::Overloaded { .. }
+        | ModelError::Misconfigured { .. }
         | ModelError::UnknownModel { .. }
         | ModelError::ContextTooLong { .. }
         | ModelError::ContentFiltered { .. }
@@ -37,7 +38,8 @@ pub(crate) fn is_retryable(error: &ModelError) -> bool {
 pub(crate) fn retry_after(error: &ModelError) -> Option<Duration> {
     match error {
         ModelError::Unavailable { retry_after, .. }
-        | ModelError::RateLimited { retry_after, .. } => *retry_after,
+        | ModelError::RateLimited { retry_after, .. }
+        | ModelError::Overloaded { retry_after, .. } => *retry_after,
         ModelError::Misconfigured { .. }
         | ModelError::UnknownModel { .. }
         | ModelError::ContextTooLong { .. }

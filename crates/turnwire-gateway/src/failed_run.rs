@@ -96,7 +96,7 @@ impl FailedRun {
     fn status(&self) -> StatusCode {
         match self.failure.code.as_str() {
             "model_rate_limited" => StatusCode::TOO_MANY_REQUESTS,
-            "model_unavailable" | "engine_stopped" | "journal_lost" => {
+            "model_unavailable" | "model_overloaded" | "engine_stopped" | "journal_lost" => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             "model_silent" => StatusCode::GATEWAY_TIMEOUT,

@@ -46,8 +46,9 @@ fn model(id: &str) -> Model {
 )]
 async fn list(State(app): State<App>, _caller: Caller) -> Json<Models> {
     let mut names: Vec<&str> = app.runs().model_names().collect();
-    let default = app.options().default_model.as_str();
-    if !names.contains(&default) {
+    if let Some(default) = app.options().default_model.as_deref()
+        && !names.contains(&default)
+    {
         names.insert(0, default);
     }
     Json(Models { object: "list", data: names.into_iter().map(model).collect() })

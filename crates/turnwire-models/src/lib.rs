@@ -6,13 +6,14 @@
 //! [`scripted`] is a model that needs no server. Three wrappers change other models:
 //! [`json_schema_calls`] adds tool calls, [`custom_tools`] adds custom tools to models that support
 //! only functions, and [`without_parameters`] removes parameters that a server rejects.
+//! [`upstreams`] passes requests on to one of several models.
 //!
 //! They use `sse_reader` to parse frames, `lenient_json` to parse their content, `logprobs` for log
 //! probabilities, `translator` to drive an adapter's stream, `provider_error` to classify errors,
 //! and `http` to send requests. [`probe`] checks whether a provider can be reached.
 //!
 //! Adapters only translate. They do not retry, set no timeouts of their own, and never panic on
-//! input.
+//! input. [`upstreams`] alone asks another upstream, as long as nothing was answered.
 #![warn(missing_docs)]
 
 pub mod anthropic_messages;
@@ -30,6 +31,7 @@ pub mod scripted;
 mod secret;
 mod sse_reader;
 mod translator;
+pub mod upstreams;
 pub mod without_parameters;
 
 #[cfg(test)]
@@ -47,4 +49,5 @@ pub use json_schema_calls::JsonSchemaCalls;
 pub use openai_responses::{OpenAiResponses, OpenAiResponsesOptions};
 pub use scripted::{Scripted, Turn};
 pub use secret::Secret;
+pub use upstreams::{Upstream, Upstreams, UpstreamsOptions};
 pub use without_parameters::WithoutParameters;

@@ -13,6 +13,7 @@ fn word(error: &ModelError) -> &'static str {
     match error {
         ModelError::Unavailable { .. } => "unavailable",
         ModelError::RateLimited { .. } => "rate limited",
+        ModelError::Overloaded { .. } => "overloaded",
         ModelError::Misconfigured { .. } => "misconfigured",
         ModelError::UnknownModel { .. } => "unknown model",
         ModelError::ContextTooLong { .. } => "too long",

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    num::NonZeroU64,
     time::Duration,
 };
 
@@ -12,7 +13,9 @@ use turnwire_models::Secret;
 
 use super::{
     file::{RawTable, read_table, table_of},
-    words::{did_you_mean, is_http_url, not_a_url, not_set, one_of},
+    model_kind::{ANTHROPIC_URL, EXAMPLE_URL, Kind, OPENAI_URL},
+    upstreams::{ModelTimeouts, NamedUpstream, UpstreamSettings, named_upstreams},
+    words::{did_you_mean, is_http_url, not_a_url, one_of},
 };
 use crate::{environment::Environment, exit::Problem};
 
@@ -20,10 +23,6 @@ use crate::{environment::Environment, exit::Problem};
 pub(crate) const DEFAULT_MODEL: &str = "default";
 /// Name of the demo model.
 pub(super) const SCRIPTED: &str = "scripted";
-pub(super) const OPENAI_URL: &str = "https://api.openai.com/v1";
-pub(super) const ANTHROPIC_URL: &str = "https://api.anthropic.com";
-/// Example URL for error messages.
-const EXAMPLE_URL: &str = "http://localhost:11434/v1";
 /// Speed of the demo for people who watch.
 pub(super) const WATCHED_DEMO: Demo =
     Demo { pace: Duration::from_millis(60), tool_time: Duration::from_millis(1200) };
@@ -53,18 +52,39 @@ pub(crate) struct Demo {
     pub(crate) tool_time: Duration,
 }
 
-/// Settings of a model at a provider.
+/// Settings of a model at one or several upstreams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Provider {
     pub(crate) kind: Kind,
-    pub(crate) base_url: String,
-    pub(crate) api_key: Option<Secret>,
-    /// Name on the server, if it differs from the requested one.
-    pub(crate) model: Option<String>,
+    /// At least one.
+    pub(crate) upstreams: Vec<UpstreamSettings>,
+    pub(crate) timeouts: ModelTimeouts,
     pub(crate) tool_calling: ToolCalling,
     pub(crate) custom_tools: CustomTools,
     /// Parameters that the server rejects. They are not sent.
     pub(crate) unsupported: Vec<Parameter>,
+}
+
+impl Provider {
+    /// Whether requests are sent with the model name that they have.
+    pub(crate) fn passes_names_on(&self) -> bool {
+        self.upstreams.iter().all(|upstream| upstream.model.is_none())
+    }
+
+    /// Sends requests with the model name that they have.
+    fn passing_names_on(mut self) -> Self {
+        for upstream in &mut self.upstreams {
+            upstream.model = None;
+        }
+        self
+    }
+
+    /// Returns the addresses of the upstreams, for people.
+    pub(crate) fn addresses(&self) -> String {
+        let addresses: Vec<&str> =
+            self.upstreams.iter().map(|upstream| upstream.base_url.as_str()).collect();
+        addresses.join(", ")
+    }
 }
 
 /// How a model calls tools.
@@ -88,42 +108,14 @@ const CUSTOM_TOOLS: [(&str, CustomTools); 3] = [
     ("refused", CustomTools::Refused),
 ];
 
-/// API of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    ChatCompletions,
-    OpenAiResponses,
-    AnthropicMessages,
-}
-
-impl Kind {
-    const NAMES: [(&str, Self); 3] = [
-        ("chat_completions", Self::ChatCompletions),
-        ("openai_responses", Self::OpenAiResponses),
-        ("anthropic_messages", Self::AnthropicMessages),
-    ];
-
-    fn speaks_openai(self) -> bool {
-        matches!(self, Self::ChatCompletions | Self::OpenAiResponses)
-    }
-
-    /// Default support for custom tools. Few servers with Chat Completions support them.
-    fn usual_custom_tools(self) -> CustomTools {
-        match self {
-            Self::OpenAiResponses => CustomTools::Native,
-            Self::ChatCompletions | Self::AnthropicMessages => CustomTools::AsFunctions,
-        }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ServedModels {
     /// Configured models by name.
     pub(crate) named: BTreeMap<String, ModelSettings>,
     /// Handling of requests for any other name.
     pub(crate) others: OtherNames,
-    /// Model of requests without a name.
-    pub(crate) default_name: String,
+    /// Model of requests without a name; they are refused if not set.
+    pub(crate) default_name: Option<String>,
     /// Models that bring the tools of the server into Chat Completions.
     pub(crate) with_tools: HashSet<String>,
 }
@@ -145,7 +137,7 @@ impl ServedModels {
         let named = BTreeMap::from([(SCRIPTED.to_owned(), ModelSettings::Scripted(demo))]);
         let others = OtherNames::AnsweredBy(SCRIPTED.to_owned());
         let with_tools = HashSet::from([SCRIPTED.to_owned()]);
-        Self { named, others, default_name: SCRIPTED.to_owned(), with_tools }
+        Self { named, others, default_name: Some(SCRIPTED.to_owned()), with_tools }
     }
 
     /// Returns the speed of the demo, if it is served.
@@ -154,14 +146,23 @@ impl ServedModels {
     }
 
     /// Returns all models in the file. Other names go to the provider of the default model if that
-    /// has no `model`; otherwise to the model `fallback`, or they are refused.
+    /// has no `model`; otherwise to the model `fallback`, or they are refused. With several models
+    /// none has to be the default: every request then names one.
     pub(super) fn of(
         models: &BTreeMap<String, NamedModel>,
         environment: &Environment,
         choice: Option<&str>,
         fallback: Option<&str>,
     ) -> Result<Self, Problem> {
-        let (default, default_name) = choose(models, environment, choice, ForCommand::Serve)?;
+        let has_default = choice.is_some()
+            || models.len() < 2
+            || default_of(models, environment).is_some()
+            || environment.is_set("OPENAI_BASE_URL");
+        let default = if has_default {
+            Some(choose(models, environment, choice, ForCommand::Serve)?)
+        } else {
+            None
+        };
         let named = models.iter().map(|(name, model)| {
             let provider = provider(name, model, environment)?;
             Ok((name.clone(), ModelSettings::Provider(provider)))
@@ -169,17 +170,20 @@ impl ServedModels {
         let mut named: BTreeMap<_, _> = named.collect::<Result<_, Problem>>()?;
         let chosen = choice.and_then(|choice| models.get(choice));
         let chosen = chosen.or_else(|| default_of(models, environment).map(|(_, model)| model));
-        let passes_names_on = chosen.is_none_or(|model| model.model.is_none());
-        let others = match fallback {
-            Some(name) => fallback_to(name, &named, models)?,
-            None if passes_names_on => {
-                OtherNames::PassedOn(Provider { model: None, ..default.clone() })
+        let passes_names_on = chosen.is_none_or(NamedModel::passes_names_on);
+        let others = match (fallback, &default) {
+            (Some(name), _) => fallback_to(name, &named, models)?,
+            (None, Some((provider, _))) if passes_names_on => {
+                OtherNames::PassedOn(provider.clone().passing_names_on())
             }
-            None => OtherNames::Refused,
+            (None, _) => OtherNames::Refused,
         };
-        if !passes_names_on {
+        let default_name = default.as_ref().map(|(_, name)| name.clone());
+        if let Some((provider, name)) = default
+            && !passes_names_on
+        {
             // A name for the default provider counts as a configured name.
-            named.entry(default_name.clone()).or_insert(ModelSettings::Provider(default));
+            named.entry(name).or_insert(ModelSettings::Provider(provider));
         }
         let with_tools = models.iter().filter(|(_, model)| model.brings_tools);
         let with_tools = with_tools.map(|(name, _)| name.clone()).collect();
@@ -195,7 +199,7 @@ fn fallback_to(
     models: &BTreeMap<String, NamedModel>,
 ) -> Result<OtherNames, Problem> {
     match named.get(name) {
-        Some(ModelSettings::Provider(provider)) if provider.model.is_none() => {
+        Some(ModelSettings::Provider(provider)) if provider.passes_names_on() => {
             Ok(OtherNames::PassedOn(provider.clone()))
         }
         Some(_) => Ok(OtherNames::AnsweredBy(name.to_owned())),
@@ -230,6 +234,10 @@ pub(super) struct RawModel {
     custom_tools: Option<String>,
     brings_tools: Option<bool>,
     unsupported_parameters: Vec<String>,
+    upstreams: Vec<Table>,
+    connect_timeout_sec: Option<NonZeroU64>,
+    first_content_timeout_sec: Option<NonZeroU64>,
+    max_wait_ms: Option<u64>,
 }
 
 impl RawTable for RawModel {
@@ -242,19 +250,41 @@ impl RawTable for RawModel {
         "custom_tools",
         "brings_tools",
         "unsupported_parameters",
+        "upstreams",
+        "connect_timeout_sec",
+        "first_content_timeout_sec",
+        "max_wait_ms",
     ];
 }
 
 #[derive(Debug)]
 pub(super) struct NamedModel {
     kind: Kind,
-    base_url: Option<String>,
-    model: Option<String>,
-    api_key_env: Option<String>,
+    /// A model without a list of upstreams has one.
+    upstreams: Vec<NamedUpstream>,
+    timeouts: ModelTimeouts,
     tool_calling: ToolCalling,
     custom_tools: CustomTools,
     brings_tools: bool,
     unsupported: Vec<Parameter>,
+}
+
+/// Completes the timeouts of the models, given how long a model may be silent.
+pub(super) fn complete_timeouts(
+    models: &mut BTreeMap<String, NamedModel>,
+    silence: Duration,
+    mistakes: &mut Vec<String>,
+) {
+    for (name, model) in models {
+        let n_upstreams = model.upstreams.len();
+        model.timeouts.complete(&format!("models.{name}"), n_upstreams, silence, mistakes);
+    }
+}
+
+impl NamedModel {
+    fn passes_names_on(&self) -> bool {
+        self.upstreams.iter().all(|upstream| upstream.model.is_none())
+    }
 }
 
 pub(super) fn named_models(
@@ -281,7 +311,12 @@ pub(super) fn named_models(
 fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<NamedModel> {
     let has_kind = table.contains_key("kind");
     let raw: RawModel = read_table(&format!("{path}."), table, mistakes);
-    let RawModel { kind, base_url, model, api_key_env, .. } = raw;
+    let RawModel { kind, base_url, model, api_key_env, upstreams, .. } = raw;
+    let timeouts = ModelTimeouts {
+        connect: raw.connect_timeout_sec.map(seconds),
+        first_content: raw.first_content_timeout_sec.map(seconds),
+        max_wait: raw.max_wait_ms.map(Duration::from_millis),
+    };
     let tool_calling = word_of(
         &format!("{path}.tool_calling"),
         raw.tool_calling.as_deref(),
@@ -310,6 +345,8 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
     if let Some(base_url) = base_url.as_deref().filter(|base_url| !is_http_url(base_url)) {
         mistakes.push(format!("{path}.base_url: {}", not_a_url(base_url, EXAMPLE_URL)));
     }
+    let only = NamedUpstream::only(base_url, model, api_key_env);
+    let upstreams = named_upstreams(path, only, upstreams, mistakes);
     let kind = known?.1;
     let custom_tools = custom_tools.unwrap_or_else(|| kind.usual_custom_tools());
     if custom_tools == CustomTools::Native && kind == Kind::AnthropicMessages {
@@ -318,14 +355,17 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
     }
     Some(NamedModel {
         kind,
-        base_url,
-        model,
-        api_key_env,
+        upstreams,
+        timeouts,
         tool_calling: tool_calling.unwrap_or_default(),
         custom_tools,
         brings_tools: raw.brings_tools == Some(true),
         unsupported,
     })
+}
+
+fn seconds(seconds: NonZeroU64) -> Duration {
+    Duration::from_secs(seconds.get())
 }
 
 /// Parses a keyword of the settings.
@@ -389,7 +429,7 @@ pub(super) fn choose(
         let provider = provider(its_name, model, environment)?;
         // An unknown name is passed on to the server.
         return Ok(match choice {
-            Some(_) => (Provider { model: None, ..provider }, name),
+            Some(_) => (provider.passing_names_on(), name),
             None => (provider, its_name.clone()),
         });
     }
@@ -419,38 +459,21 @@ fn provider(
     named: &NamedModel,
     environment: &Environment,
 ) -> Result<Provider, Problem> {
-    let NamedModel { kind, base_url, model, api_key_env, .. } = named;
-    let path = |key: &str| format!("models.{name}.{key}");
-    let from_environment = openai_base_url(environment)?.filter(|_| kind.speaks_openai());
-    let is_default = name == DEFAULT_MODEL;
-    let (base_url, is_ours) = match (base_url, from_environment, kind) {
-        (_, Some(url), _) if is_default => (url, true),
-        (Some(url), ..) => (url.clone(), false),
-        (None, Some(url), _) => (url, true),
-        (None, None, Kind::OpenAiResponses) => (OPENAI_URL.to_owned(), true),
-        (None, None, Kind::AnthropicMessages) => (ANTHROPIC_URL.to_owned(), true),
-        (None, None, Kind::ChatCompletions) => {
-            return Err(Problem::usage(format!("{}: missing", path("base_url")))
-                .hint(format!("give the address of the server, such as {EXAMPLE_URL}")));
-        }
-    };
-    let usual = if kind.speaks_openai() { "OPENAI_API_KEY" } else { "ANTHROPIC_API_KEY" };
-    let api_key = match api_key_env {
-        Some(variable) => Some(environment.get(variable).ok_or_else(|| {
-            Problem::usage(format!("{}: {}", path("api_key_env"), not_set(variable)))
-                .hint("set it, or take the line out of the settings if the server needs no key")
-        })?),
-        // The provider's well-known variable is used only for the provider's own URL, so that the
-        // key is not sent elsewhere.
-        None if is_ours => environment.get(usual),
-        None => None,
-    };
-    let (kind, api_key, model) = (*kind, api_key.map(Secret::from), model.clone());
+    let upstreams = named.upstreams.iter().map(|upstream| {
+        let is_default = name == DEFAULT_MODEL && upstream.is_only();
+        let usual = from_environment(named.kind, environment)?;
+        upstream.with_environment(
+            &format!("models.{name}"),
+            named.kind,
+            is_default,
+            usual.as_ref(),
+            environment,
+        )
+    });
     Ok(Provider {
-        kind,
-        base_url,
-        api_key,
-        model,
+        kind: named.kind,
+        upstreams: upstreams.collect::<Result<_, Problem>>()?,
+        timeouts: named.timeouts,
         tool_calling: named.tool_calling,
         custom_tools: named.custom_tools,
         unsupported: named.unsupported.clone(),
@@ -462,9 +485,8 @@ fn provider_of_environment(environment: &Environment) -> Result<Option<Provider>
     let key = |name| environment.get(name).map(Secret::from);
     let provider = |kind: Kind, base_url: String, api_key| Provider {
         kind,
-        base_url,
-        api_key,
-        model: None,
+        upstreams: vec![UpstreamSettings::at(base_url, api_key)],
+        timeouts: ModelTimeouts::default(),
         tool_calling: ToolCalling::default(),
         custom_tools: kind.usual_custom_tools(),
         unsupported: Vec::new(),
@@ -479,6 +501,11 @@ fn provider_of_environment(environment: &Environment) -> Result<Option<Provider>
     let anthropic_key = key("ANTHROPIC_API_KEY");
     Ok(anthropic_key
         .map(|key| provider(Kind::AnthropicMessages, ANTHROPIC_URL.to_owned(), Some(key))))
+}
+
+/// Returns `OPENAI_BASE_URL` for a model of that API.
+fn from_environment(kind: Kind, environment: &Environment) -> Result<Option<String>, Problem> {
+    Ok(openai_base_url(environment)?.filter(|_| kind.speaks_openai()))
 }
 
 fn openai_base_url(environment: &Environment) -> Result<Option<String>, Problem> {

@@ -11,9 +11,10 @@ fn provider(
 ) -> (Kind, String, Option<Secret>, String) {
     let settings = settings(file, variables, model).unwrap();
     let name = settings.upstream_name().to_owned();
-    let ModelSettings::Provider(Provider { kind, base_url, api_key, .. }) = settings.model else {
+    let ModelSettings::Provider(Provider { kind, mut upstreams, .. }) = settings.model else {
         panic!("not a provider: {:?}", settings.model);
     };
+    let UpstreamSettings { base_url, api_key, .. } = upstreams.remove(0);
     (kind, base_url, api_key, name)
 }
 

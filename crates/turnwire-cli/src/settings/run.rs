@@ -86,8 +86,11 @@ impl RunSettings {
     /// Returns the name of the model on the server.
     pub(crate) fn upstream_name(&self) -> &str {
         match &self.model {
-            ModelSettings::Provider(Provider { model: Some(model), .. }) => model,
-            ModelSettings::Provider(_) | ModelSettings::Scripted(_) => &self.model_name,
+            ModelSettings::Provider(Provider { upstreams, .. }) => {
+                let named = upstreams.first().and_then(|upstream| upstream.model.as_deref());
+                named.unwrap_or(&self.model_name)
+            }
+            ModelSettings::Scripted(_) => &self.model_name,
         }
     }
 }

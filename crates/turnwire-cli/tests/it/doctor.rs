@@ -123,6 +123,27 @@ fn a_key_that_is_not_taken_and_a_model_that_is_not_there_are_told() {
     assert!(found[1].2.contains("did you mean `qwen3:4b`?"), "{}", found[1].2);
 }
 
+/// Each upstream of a model is checked.
+#[test]
+fn every_upstream_is_checked() {
+    let (there, not_there) = (answering("200 OK", MODELS), "http://127.0.0.1:9");
+    let file = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n[models.default]\nkind = \"chat_completions\"\n\
+         model = \"qwen3:8b\"\n[[models.default.upstreams]]\nname = \"own\"\nbase_url = \
+         \"{there}/v1\"\n[[models.default.upstreams]]\nbase_url = \"{not_there}/v1\"\n"
+    );
+    let done = World::new().with_file("turnwire.toml", &file).run(&["doctor", "--json"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let expected = [
+        "settings: ok",
+        "model default, upstream own: ok",
+        "model default, upstream 127.0.0.1:9: broken",
+        "store: ok",
+        "listen: ok",
+    ];
+    assert_eq!(statuses(&done), expected);
+}
+
 /// Settings that cannot be read are the first thing to know, and every mistake is told.
 #[test]
 fn mistakes_in_the_settings_are_told() {

@@ -145,6 +145,15 @@ pub enum ModelError {
         /// Delay requested by the provider.
         retry_after: Option<Duration>,
     },
+    /// Not retried: every upstream of the model is at its concurrency limit, and the request has
+    /// waited for a place already.
+    #[error("the model is overloaded: {message}")]
+    Overloaded {
+        /// Description of the error.
+        message: String,
+        /// Time after which a new request is useful.
+        retry_after: Option<Duration>,
+    },
     /// Only the operator can fix it: a rejected key, an empty account, a wrong URL, or a configured
     /// model that the provider does not have.
     #[error("the model is not configured correctly: {message}")]

@@ -133,7 +133,8 @@ fn frame(chunk: &Value) -> Bytes {
 
 fn complaint(error: ModelError) -> Response {
     let (status, retry_after) = match &error {
-        ModelError::Unavailable { retry_after, .. } => (503, *retry_after),
+        ModelError::Unavailable { retry_after, .. }
+        | ModelError::Overloaded { retry_after, .. } => (503, *retry_after),
         ModelError::RateLimited { retry_after, .. } => (429, *retry_after),
         ModelError::Misconfigured { .. } => (401, None),
         ModelError::UnknownModel { .. } => (404, None),
@@ -155,7 +156,9 @@ fn complaint(error: ModelError) -> Response {
 /// The error in the format of `OpenAI`.
 fn error_body(error: &ModelError) -> Value {
     let (kind, code) = match error {
-        ModelError::Unavailable { .. } | ModelError::Broken { .. } => ("server_error", None),
+        ModelError::Unavailable { .. }
+        | ModelError::Overloaded { .. }
+        | ModelError::Broken { .. } => ("server_error", None),
         ModelError::RateLimited { .. } => ("requests", Some("rate_limit_exceeded")),
         ModelError::Misconfigured { .. } => ("invalid_request_error", Some("invalid_api_key")),
         ModelError::UnknownModel { .. } => ("invalid_request_error", Some("model_not_found")),

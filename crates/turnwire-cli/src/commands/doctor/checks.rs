@@ -12,7 +12,9 @@ use turnwire_tools::{McpServers, SearchProvider, WebSearchOptions};
 use super::report::{Finding, Report};
 use crate::{
     environment::Environment,
-    settings::{Kind, ModelSettings, OtherNames, Provider, ServeSettings, did_you_mean},
+    settings::{
+        Kind, ModelSettings, OtherNames, Provider, ServeSettings, UpstreamSettings, did_you_mean,
+    },
     wiring,
 };
 
@@ -56,21 +58,44 @@ async fn models(settings: &ServeSettings) -> Vec<Finding> {
     let named = served.named.iter().map(|(name, model)| (name.as_str(), model));
     // The provider for other names is among the named models, unless it comes from the environment.
     let passed_on = match &served.others {
-        OtherNames::PassedOn(provider) if !served.named.contains_key(&served.default_name) => {
-            Some(ModelSettings::Provider(provider.clone()))
+        OtherNames::PassedOn(provider) => {
+            let default = served.default_name.as_ref();
+            let default = default.filter(|default| !served.named.contains_key(*default));
+            default.map(|name| (name.as_str(), ModelSettings::Provider(provider.clone())))
         }
-        OtherNames::PassedOn(_) | OtherNames::AnsweredBy(_) | OtherNames::Refused => None,
+        OtherNames::AnsweredBy(_) | OtherNames::Refused => None,
     };
-    let passed_on = passed_on.iter().map(|model| (served.default_name.as_str(), model));
-    join_all(named.chain(passed_on).map(|(name, model)| one_model(name, model))).await
+    let passed_on = passed_on.iter().map(|(name, model)| (*name, model));
+    let findings = join_all(named.chain(passed_on).map(|(name, model)| one_model(name, model)));
+    findings.await.into_iter().flatten().collect()
 }
 
-async fn one_model(name: &str, model: &ModelSettings) -> Finding {
+/// Checks each upstream of a model.
+async fn one_model(name: &str, model: &ModelSettings) -> Vec<Finding> {
     let subject = format!("model {name}");
-    let Provider { kind, base_url, api_key, model, .. } = match model {
-        ModelSettings::Scripted(_) => return Finding::ok(subject, "scripted, needs no server"),
+    let Provider { kind, upstreams, .. } = match model {
+        ModelSettings::Scripted(_) => {
+            return vec![Finding::ok(subject, "scripted, needs no server")];
+        }
         ModelSettings::Provider(provider) => provider,
     };
+    let looking = upstreams.iter().map(|upstream| {
+        let subject = match upstreams.len() {
+            1 => subject.clone(),
+            _ => format!("{subject}, upstream {}", upstream.name),
+        };
+        one_upstream(subject, name, *kind, upstream)
+    });
+    join_all(looking).await
+}
+
+async fn one_upstream(
+    subject: String,
+    name: &str,
+    kind: Kind,
+    upstream: &UpstreamSettings,
+) -> Finding {
+    let UpstreamSettings { base_url, api_key, model, .. } = upstream;
     let speaks = match kind {
         Kind::ChatCompletions | Kind::OpenAiResponses => ModelListFormat::OpenAi,
         Kind::AnthropicMessages => ModelListFormat::Anthropic,
@@ -155,8 +180,12 @@ async fn database(options: &StoreOptions) -> Finding {
     {
         return not_there_yet(path);
     }
-    // Opened as by `serve`, but without notifications, which have a finding of their own.
-    match Store::open(StoreOptions { fanout: None, ..options.clone() }).await {
+    // Opened as by `serve`, but without notifications, which have a finding of their own, and
+    // without deleting anything.
+    let (retention, conversation_retention) = (None, None);
+    let options =
+        StoreOptions { fanout: None, retention, conversation_retention, ..options.clone() };
+    match Store::open(options).await {
         Ok(store) => {
             store.close().await;
             Finding::ok("store", "it opens")

@@ -157,12 +157,12 @@ fn after_limit(reason: IncompleteReason, settings: &RunSettings) -> String {
 fn after_failure(failure: &Failure, settings: &RunSettings) -> Problem {
     let problem = Problem::failure(failure.message.as_str());
     let server = match &settings.model {
-        ModelSettings::Scripted(_) => "the demo",
-        ModelSettings::Provider(provider) => &provider.base_url,
+        ModelSettings::Scripted(_) => "the demo".to_owned(),
+        ModelSettings::Provider(provider) => provider.addresses(),
     };
     match failure.code.as_str() {
         "model_unavailable" => problem.hint(format!("check that {server} can be reached")),
-        "model_rate_limited" => problem.hint(match failure.retry_after_ms {
+        "model_rate_limited" | "model_overloaded" => problem.hint(match failure.retry_after_ms {
             Some(wait) => format!("ask again in {} s", wait.div_ceil(1_000)),
             None => "ask again in a while".to_owned(),
         }),

@@ -1,0 +1,224 @@
+//! `[[models.NAME.upstreams]]`: where a model is, if it is in several places.
+//!
+//! A model without this list is in one place, which the keys of `[models.NAME]` describe.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Table;
+use turnwire_models::Secret;
+
+use super::{
+    file::{RawTable, read_table},
+    model_kind::{ANTHROPIC_URL, EXAMPLE_URL, Kind, OPENAI_URL},
+    words::{is_http_url, not_a_url, not_set},
+};
+use crate::{environment::Environment, exit::Problem};
+
+/// An upstream of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UpstreamSettings {
+    /// Name in the log and in the report of `doctor`; no secret is in it.
+    pub(crate) name: String,
+    pub(crate) base_url: String,
+    pub(crate) api_key: Option<Secret>,
+    /// Name of the model there, if it differs from the requested one.
+    pub(crate) model: Option<String>,
+    pub(crate) weight: u32,
+    pub(crate) max_concurrency: Option<usize>,
+}
+
+impl UpstreamSettings {
+    /// An only upstream.
+    pub(crate) fn at(base_url: String, api_key: Option<Secret>) -> Self {
+        let name = host_of(&base_url);
+        Self { name, base_url, api_key, model: None, weight: 1, max_concurrency: None }
+    }
+}
+
+/// How long the phases of a request may take, as far as the file says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ModelTimeouts {
+    pub(crate) connect: Option<Duration>,
+    pub(crate) first_content: Option<Duration>,
+    /// Time that a request waits while all upstreams are at their limit.
+    pub(crate) max_wait: Option<Duration>,
+}
+
+impl ModelTimeouts {
+    /// Sets the time until the first content, if the file does not: half of the silence that ends a
+    /// request (`model_silence_sec`), so that two upstreams can be asked within it. An only upstream
+    /// has no such limit, because no other could answer.
+    pub(super) fn complete(
+        &mut self,
+        path: &str,
+        n_upstreams: usize,
+        silence: Duration,
+        mistakes: &mut Vec<String>,
+    ) {
+        match self.first_content {
+            Some(time) if time >= silence => mistakes.push(format!(
+                "{path}.first_content_timeout_sec: it has to be less than \
+                 limits.model_silence_sec, which is {}",
+                silence.as_secs()
+            )),
+            None if n_upstreams > 1 => self.first_content = Some(silence / 2),
+            Some(_) | None => {}
+        }
+    }
+}
+
+/// An upstream as written in the file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawUpstream {
+    name: Option<String>,
+    base_url: Option<String>,
+    model: Option<String>,
+    api_key_env: Option<String>,
+    weight: Option<u32>,
+    max_concurrency: Option<std::num::NonZeroU32>,
+}
+
+impl RawTable for RawUpstream {
+    const KEYS: &'static [&'static str] =
+        &["name", "base_url", "model", "api_key_env", "weight", "max_concurrency"];
+}
+
+/// A validated upstream of the file, without the environment.
+#[derive(Debug)]
+pub(super) struct NamedUpstream {
+    /// Its place in the list; none if there is no list.
+    place: Option<usize>,
+    name: Option<String>,
+    base_url: Option<String>,
+    pub(super) model: Option<String>,
+    api_key_env: Option<String>,
+    weight: u32,
+    max_concurrency: Option<usize>,
+}
+
+impl NamedUpstream {
+    /// The upstream of a model without a list.
+    pub(super) fn only(
+        base_url: Option<String>,
+        model: Option<String>,
+        api_key_env: Option<String>,
+    ) -> Self {
+        let (place, name, weight, max_concurrency) = (None, None, 1, None);
+        Self { place, name, base_url, model, api_key_env, weight, max_concurrency }
+    }
+
+    /// Whether the model has no list.
+    pub(super) fn is_only(&self) -> bool {
+        self.place.is_none()
+    }
+
+    /// Adds what the environment says. `OPENAI_BASE_URL` (`usual_url`) replaces the address of the
+    /// default model, and stands for a missing one.
+    pub(super) fn with_environment(
+        &self,
+        model_path: &str,
+        kind: Kind,
+        is_default: bool,
+        usual_url: Option<&String>,
+        environment: &Environment,
+    ) -> Result<UpstreamSettings, Problem> {
+        let path = |key: &str| match self.place {
+            Some(place) => format!("{model_path}.upstreams[{place}].{key}"),
+            None => format!("{model_path}.{key}"),
+        };
+        let (base_url, is_ours) = match (&self.base_url, usual_url, kind) {
+            (_, Some(url), _) if is_default => (url.clone(), true),
+            (Some(url), ..) => (url.clone(), false),
+            (None, Some(url), _) => (url.clone(), true),
+            (None, None, Kind::OpenAiResponses) => (OPENAI_URL.to_owned(), true),
+            (None, None, Kind::AnthropicMessages) => (ANTHROPIC_URL.to_owned(), true),
+            (None, None, Kind::ChatCompletions) => {
+                return Err(Problem::usage(format!("{}: missing", path("base_url")))
+                    .hint(format!("give the address of the server, such as {EXAMPLE_URL}")));
+            }
+        };
+        let usual = if kind.speaks_openai() { "OPENAI_API_KEY" } else { "ANTHROPIC_API_KEY" };
+        let api_key = match &self.api_key_env {
+            Some(variable) => Some(environment.get(variable).ok_or_else(|| {
+                Problem::usage(format!("{}: {}", path("api_key_env"), not_set(variable)))
+                    .hint("set it, or take the line out of the settings if the server needs no key")
+            })?),
+            // The provider's well-known variable is used only for the provider's own URL, so that
+            // the key is not sent elsewhere.
+            None if is_ours => environment.get(usual),
+            None => None,
+        };
+        Ok(UpstreamSettings {
+            name: self.name.clone().unwrap_or_else(|| host_of(&base_url)),
+            base_url,
+            api_key: api_key.map(Secret::from),
+            model: self.model.clone(),
+            weight: self.weight,
+            max_concurrency: self.max_concurrency,
+        })
+    }
+}
+
+/// Returns the upstreams of the model at `path`: those of its list, or `only`. `model` and
+/// `api_key_env` of the model apply to all that have none of their own.
+pub(super) fn named_upstreams(
+    path: &str,
+    only: NamedUpstream,
+    tables: Vec<Table>,
+    mistakes: &mut Vec<String>,
+) -> Vec<NamedUpstream> {
+    if tables.is_empty() {
+        return vec![only];
+    }
+    if only.base_url.is_some() {
+        mistakes.push(format!("{path}.base_url: give each of its upstreams a base_url instead"));
+    }
+    let tables = tables.into_iter().enumerate();
+    let upstreams: Vec<_> =
+        tables.map(|(place, table)| upstream(path, place, table, &only, mistakes)).collect();
+    for (n, upstream) in upstreams.iter().enumerate() {
+        let is_taken = |other: &NamedUpstream| other.name.is_some() && other.name == upstream.name;
+        if upstreams.iter().take(n).any(is_taken) {
+            mistakes.push(format!("{path}.upstreams[{n}].name: another upstream has this name"));
+        }
+    }
+    upstreams
+}
+
+fn upstream(
+    path: &str,
+    place: usize,
+    table: Table,
+    model: &NamedUpstream,
+    mistakes: &mut Vec<String>,
+) -> NamedUpstream {
+    let path = format!("{path}.upstreams[{place}]");
+    let raw: RawUpstream = read_table(&format!("{path}."), table, mistakes);
+    if let Some(url) = raw.base_url.as_deref().filter(|url| !is_http_url(url)) {
+        mistakes.push(format!("{path}.base_url: {}", not_a_url(url, EXAMPLE_URL)));
+    }
+    let max_concurrency =
+        raw.max_concurrency.map(|n| usize::try_from(n.get()).unwrap_or(usize::MAX));
+    NamedUpstream {
+        place: Some(place),
+        name: raw.name,
+        base_url: raw.base_url,
+        model: raw.model.or_else(|| model.model.clone()),
+        api_key_env: raw.api_key_env.or_else(|| model.api_key_env.clone()),
+        weight: raw.weight.unwrap_or(1),
+        max_concurrency,
+    }
+}
+
+/// Returns the host and port of a URL. The user name and password that a URL may have are left out.
+fn host_of(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_owned()
+}
+
+#[cfg(test)]
+#[path = "upstreams_tests.rs"]
+mod tests;
