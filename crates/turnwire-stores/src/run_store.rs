@@ -13,8 +13,8 @@ use turnwire_contract::{
 use crate::{
     Store, conversations,
     database::{DatabaseError, Dialect, Row, Transaction, Value},
-    deletion, entries,
-    failures::{decode, rolled_back},
+    entries,
+    failures::decode,
     rows::append_forced_end,
     run_ends,
     run_listing::MAX_LISTED,
@@ -111,25 +111,7 @@ impl RunRecords for Store {
     }
 
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
-        let dialect = self.0.database.dialect();
-        let mut transaction = self.0.database.begin().await?;
-        if let Err(refusal) = lock_finished_run(&mut *transaction, dialect, tenant, run_id).await {
-            return Err(rolled_back(transaction, refusal).await);
-        }
-        let run = deletion::RunKey {
-            tenant: tenant.as_str().to_owned(),
-            run_id: run_id.as_str().to_owned(),
-        };
-        match deletion::delete(&mut *transaction, dialect, std::slice::from_ref(&run)).await {
-            Err(DatabaseError::TooSlow(_)) => {
-                drop(transaction);
-                Ok(deletion::delete_in_slices(&*self.0.database, &run).await?)
-            }
-            forgotten => {
-                forgotten?;
-                Ok(transaction.commit().await?)
-            }
-        }
+        self.delete_run(tenant, run_id).await
     }
 
     async fn force_end(
@@ -304,7 +286,7 @@ pub(crate) async fn lock_finished_run(
     }
 }
 
-fn unknown(run_id: &RunId) -> StoreError {
+pub(crate) fn unknown(run_id: &RunId) -> StoreError {
     StoreError::NotFound(format!("run `{run_id}`"))
 }
 

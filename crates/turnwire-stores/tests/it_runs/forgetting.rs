@@ -257,3 +257,38 @@ async fn an_old_chain_goes_as_a_whole() {
         assert_eq!((backend.count("runs").await, backend.count("entries").await), (0, 0));
     }
 }
+
+/// C25: runs that are deleted at the same time are gone together; one that cannot be deleted does
+/// not keep the others, and nobody deletes a run of another tenant.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_runs_are_deleted_at_once() {
+    for backend in Backend::both() {
+        let store = backend.store().await;
+        let ids: Vec<RunId> = (0..250).map(|n| RunId::new(format!("run_many_{n}"))).collect();
+        for id in &ids {
+            store.create(run(id.as_str(), |_| {})).await.unwrap();
+            store.finish(id, RunOutcome::Completed, Vec::new()).await.unwrap();
+        }
+        store.create(run("run_many_active", |_| {})).await.unwrap();
+        let (active, unknown) = (RunId::from("run_many_active"), RunId::from("run_many_none"));
+        let odd = RunId::from("run_\0");
+        let stranger = TenantId::from("stranger");
+        let own = ids.iter().chain([&active, &unknown, &odd]).map(|id| (tenant(), id.clone()));
+        let foreign = ids.iter().take(3).map(|id| (stranger.clone(), id.clone()));
+        let deleted = foreign.chain(own).map(|(tenant, id)| {
+            let store = store.clone();
+            async move { (RunRecords::delete(&store, &tenant, &id).await, tenant, id) }
+        });
+        for (deleted, tenant, id) in futures::future::join_all(deleted).await {
+            let is_right = match deleted {
+                Ok(()) => tenant != stranger && ids.contains(&id),
+                Err(StoreError::Unfinished(_)) => id == active,
+                Err(StoreError::NotFound(_)) => tenant == stranger || id == unknown || id == odd,
+                Err(StoreError::Rejected(_)) => id == odd,
+                Err(_) => false,
+            };
+            assert!(is_right, "{tenant} {id}");
+        }
+        assert_eq!(backend.ask("select id from runs").await, ["run_many_active"]);
+    }
+}

@@ -174,3 +174,11 @@ async fn both_databases_keep_the_promises_of_shares() {
         assert_eq!(backend.ask(left).await, [""; 0]);
     }
 }
+
+/// A16: API keys are stored on both databases.
+#[tokio::test(flavor = "multi_thread")]
+async fn both_databases_keep_the_promises_of_api_keys() {
+    for backend in Backend::both() {
+        conformance::api_keys::check(&backend.store().await).await;
+    }
+}

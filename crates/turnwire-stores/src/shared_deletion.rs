@@ -1,0 +1,133 @@
+//! Deletes runs that are to go at the same time in one transaction.
+//!
+//! A response that is not stored is deleted when its run ends, so a busy gateway deletes as many
+//! runs as it starts, and a deletion takes a dozen statements. They cost the same for one run and
+//! for a hundred. So whoever comes first deletes all runs that wait; those who come meanwhile wait
+//! for the next turn. Nobody waits for others to come.
+
+use std::collections::HashMap;
+
+use tokio::sync::oneshot;
+use turnwire_contract::{RunId, StoreError, TenantId};
+
+use crate::{
+    Store,
+    database::{DatabaseError, Value},
+    deletion::{self, RunKey},
+    deletion_queue::{Deleted, WaitingDeletion},
+    failures::rolled_back,
+    run_store::{lock_finished_run, unknown},
+};
+
+impl Store {
+    /// Deletes a finished run, together with others that wait.
+    pub(crate) async fn delete_run(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+    ) -> Result<(), StoreError> {
+        let run = RunKey { tenant: tenant.as_str().to_owned(), run_id: run_id.as_str().to_owned() };
+        loop {
+            let (done, deleted) = oneshot::channel();
+            let deletions = &self.0.deletions;
+            deletions.add(WaitingDeletion { run: run.clone(), done });
+            {
+                let _turn = deletions.turn().await;
+                self.delete_batch(deletions.next_batch()).await;
+            }
+            match deleted.await {
+                Ok(Deleted::Done(result)) => return result,
+                Ok(Deleted::Alone) => return self.delete_alone(tenant, run_id, &run).await,
+                // Whoever had the turn was dropped, or the batch was full.
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn delete_batch(&self, batch: Vec<WaitingDeletion>) {
+        if batch.is_empty() {
+            return;
+        }
+        let runs: Vec<RunKey> = batch.iter().map(|one| one.run.clone()).collect();
+        let Ok(states) = self.delete_finished(&runs).await else {
+            // Nobody may wait for it any more; the same below.
+            return batch.into_iter().for_each(|one| drop(one.done.send(Deleted::Alone)));
+        };
+        for (one, state) in batch.into_iter().zip(states) {
+            let run_id = RunId::new(one.run.run_id);
+            let result = match state {
+                RunState::Finished => Ok(()),
+                RunState::Active => Err(StoreError::Unfinished(run_id)),
+                RunState::Unknown => Err(unknown(&run_id)),
+            };
+            drop(one.done.send(Deleted::Done(result)));
+        }
+    }
+
+    /// Deletes those of `runs` that are finished, and returns the state that each had.
+    async fn delete_finished(&self, runs: &[RunKey]) -> Result<Vec<RunState>, DatabaseError> {
+        let dialect = self.0.database.dialect();
+        let sql = format!(
+            "select tenant, id, state from runs where state <> 'hidden' and (tenant, id) in
+                 (select zipped.c1, zipped.c2 from {}) order by id{}",
+            dialect.zip(&["$1", "$2"]),
+            dialect.for_update
+        );
+        let tenants: Vec<&str> = runs.iter().map(|run| run.tenant.as_str()).collect();
+        let run_ids: Vec<&str> = runs.iter().map(|run| run.run_id.as_str()).collect();
+        let values = [Value::Texts(&tenants), Value::Texts(&run_ids)];
+        let mut transaction = self.0.database.begin().await?;
+        let found = transaction.query(&sql, &values).await?;
+        let mut found = found
+            .iter()
+            .map(|row| Ok(((row.text(0)?, row.text(1)?), row.text(2)?)))
+            .collect::<Result<HashMap<_, _>, DatabaseError>>()?;
+        // Taken out, so that only the first of two who delete the same run has deleted it.
+        let states = runs.iter().map(|run| match found.remove(&(&*run.tenant, &*run.run_id)) {
+            None => RunState::Unknown,
+            Some("active") => RunState::Active,
+            Some(_) => RunState::Finished,
+        });
+        let states: Vec<RunState> = states.collect();
+        let is_finished = |(_, state): &(_, &RunState)| **state == RunState::Finished;
+        let finished: Vec<RunKey> =
+            runs.iter().zip(&states).filter(is_finished).map(|(run, _)| run.clone()).collect();
+        deletion::delete(&mut *transaction, dialect, &finished).await?;
+        transaction.commit().await?;
+        Ok(states)
+    }
+
+    async fn delete_alone(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        run: &RunKey,
+    ) -> Result<(), StoreError> {
+        let dialect = self.0.database.dialect();
+        let mut transaction = self.0.database.begin().await?;
+        if let Err(refusal) = lock_finished_run(&mut *transaction, dialect, tenant, run_id).await {
+            return Err(rolled_back(transaction, refusal).await);
+        }
+        match deletion::delete(&mut *transaction, dialect, std::slice::from_ref(run)).await {
+            Err(DatabaseError::TooSlow(_)) => {
+                drop(transaction);
+                Ok(deletion::delete_in_slices(&*self.0.database, run).await?)
+            }
+            forgotten => {
+                forgotten?;
+                Ok(transaction.commit().await?)
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunState {
+    Finished,
+    Active,
+    Unknown,
+}
+
+#[cfg(test)]
+#[path = "shared_deletion_tests.rs"]
+mod tests;
