@@ -75,6 +75,11 @@ impl FieldTracker {
         }
     }
 
+    /// Marks all fields of the object at `path` as read.
+    pub(crate) fn read_all(&self, path: &str) {
+        self.notes.borrow_mut().object(path).unread.clear();
+    }
+
     /// Reports the field `name` of the object at `path` as ignored. An empty name means the whole
     /// object.
     pub(crate) fn report(&self, path: &str, name: &str) {

@@ -28,6 +28,18 @@ fn opening_again_does_not_undo_reading() {
     assert_eq!(unread.left(), ["tools[0].odd", "tools[1]"]);
 }
 
+/// A schema may have thousands of fields; they are read at once, and only those of their object.
+#[test]
+fn an_object_that_is_taken_whole_leaves_nothing() {
+    let unread = FieldTracker::default();
+    let schema: Map<String, Value> = (0..10_000).map(|n| (n.to_string(), json!(1))).collect();
+    unread.open("tools[0].parameters", &schema);
+    open(&unread, "tools[0]", &json!({ "odd": 1 }));
+    unread.read_all("tools[0].parameters");
+    assert!(unread.refuse("tools[0].parameters", &[]).is_ok());
+    assert_eq!(unread.left(), ["tools[0].odd"]);
+}
+
 #[test]
 fn items_are_not_told_apart() {
     let unread = FieldTracker::default();

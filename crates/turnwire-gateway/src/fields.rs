@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
 
     /// The raw object. Marks all fields as read.
     pub(crate) fn all(&self) -> &'a Map<String, Value> {
-        self.map.keys().for_each(|name| self.unread.read(&self.path, name));
+        self.unread.read_all(&self.path);
         self.map
     }
 
