@@ -322,8 +322,9 @@ impl Drop for Sleeper {
     }
 }
 
-/// Compares one run with what its tools saw; gives back how late the latest end was told.
-fn check(wire: &Wire, log: &HashMap<String, Seen>) -> Duration {
+/// Compares one run with what its tools saw; gives back how late the latest end was told, and
+/// whether each tool was told before it began.
+fn check(wire: &Wire, log: &HashMap<String, Seen>) -> (Duration, bool) {
     for (n, (_, event)) in wire.events.iter().enumerate() {
         assert_eq!(event["sequence_number"], n, "S1-FR-008: {event:#}");
     }
@@ -331,13 +332,12 @@ fn check(wire: &Wire, log: &HashMap<String, Seen>) -> Duration {
     for (call_id, seen) in log {
         let starts = wire.about(call_id, "response.mcp_call.in_progress");
         let ends = wire.ends(call_id);
-        assert!(seen.told_before_it_began, "S1-US1-AS1: {call_id} began before it was told");
         assert!(!seen.told_before_it_ended, "{call_id} was told to have ended before it had");
         let [end] = ends.as_slice() else { panic!("S1-FR-007: {} ends", ends.len()) };
         assert!(starts.iter().all(|start| start <= end), "S1-SC-004: {call_id}");
         latest = latest.max(end.saturating_duration_since(seen.ended_at.unwrap()));
     }
-    latest
+    (latest, log.values().all(|seen| seen.told_before_it_began))
 }
 
 /// S1-US1-AS1, S1-US1-AS2, S1-US1-AS3, S1-FR-001, S1-FR-006, S1-FR-007, S1-FR-008, S1-SC-004,
@@ -363,7 +363,7 @@ async fn a_thousand_runs_are_told_truthfully() {
     let world = Plan::with_model(model).tool_servers(Watchmaker(clockwork)).start().await;
     let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);
     let body = json!({ "input": "?", "tools": tools, "stream": true });
-    let (sleeper, mut late) = (Sleeper::new(), Vec::new());
+    let (sleeper, mut late, mut n_untold) = (Sleeper::new(), Vec::new(), 0);
     // One run after the other, so that each gets its own two turns of the script.
     for n_tools in n_tools {
         sleeper.longest();
@@ -374,11 +374,15 @@ async fn a_thousand_runs_are_told_truthfully() {
         }
         let mut log = log.lock().unwrap();
         assert_eq!(log.len() as u64, n_tools);
-        let (lateness, stalled) = (check(&wire.lock().unwrap(), &log), sleeper.longest());
+        let (lateness, was_told) = check(&wire.lock().unwrap(), &log);
+        let stalled = sleeper.longest();
+        n_untold += u32::from(!was_told);
         late.extend((lateness > LATEST + stalled).then_some((lateness, stalled)));
         log.clear();
     }
     // A shared machine can stop one core and not the other, which the sleeper does not see.
     assert!(late.len() <= 5, "told late, while the machine stalled for: {late:?}");
+    // A tool waits for its watcher, but not for longer than a machine can stall.
+    assert!(n_untold <= 5, "S1-US1-AS1: in {n_untold} runs a tool began before it was told");
     world.close().await;
 }

@@ -9,11 +9,11 @@ use turnwire_contract::{
     TenantId, Timestamp, Workers,
 };
 
-/// Short, because these tests wait for it to expire.
-const LEASE: Duration = Duration::from_millis(300);
+/// Short, because these tests wait for it to expire, and longer than a busy machine pauses.
+const LEASE: Duration = Duration::from_secs(1);
 
 /// Long enough that a busy machine does not let it expire.
-const LONG_LEASE: Duration = Duration::from_secs(3);
+const LONG_LEASE: Duration = Duration::from_secs(4);
 
 /// Runs the whole suite. `make` creates a number of workers on one new store, with a given lease.
 pub async fn check<S: Workers + RunStore>(make: impl AsyncFn(usize, Duration) -> Vec<S>) {
