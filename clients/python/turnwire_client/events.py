@@ -162,6 +162,19 @@ Decision = Union[
 """Decision on an approval request."""
 
 
+class Actor(TypedDict):
+    """Who asked for something, as far as the server that accepted it knows."""
+
+    key_id: NotRequired[str | None]
+    """ID of the API key."""
+
+    subject: NotRequired[str | None]
+    """The person or program that an identity provider vouches for."""
+
+    project: NotRequired[str | None]
+    """Part of the tenant that the key is used by."""
+
+
 class ReplyAccepted(TypedDict):
     """The user gave the input."""
 
@@ -691,6 +704,9 @@ class ApprovalResolvedEvent(TypedDict):
     """Source of the decision: the name of a surface, such as `/ws/chat`, or `expiry`, `nobody`
     or `conversation`.
     """
+
+    actor: NotRequired[Actor | None]
+    """Who decided. Not set if the server needs no key, or if nobody did."""
 
     type: Literal["approval_resolved"]
 

@@ -11,9 +11,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::addresses::{listen_address, page_origin};
 
 mod display;
+mod keys;
 mod on_server;
 
 pub(crate) use self::display::{ColorChoice, DisplayArguments, ToolsShown};
+pub(crate) use self::keys::{
+    KeyCreateArguments, KeyListArguments, KeyRevokeArguments, KeyRotateArguments, KeysArguments,
+    KeysCommand,
+};
 pub(crate) use self::on_server::{
     ApproveArguments, ChatArguments, FollowArguments, LoginArguments, LogoutArguments,
     RunsArguments, RunsCommand, RunsListArguments, RunsOneArguments, ServerArguments,
@@ -49,6 +54,9 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Copy the store to a file, even while a server is using it
     Backup(BackupArguments),
+    /// Create, list, rotate and revoke the API keys of a store
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// Extract the text of a PDF; started by `serve` with resource limits
     #[command(hide = true)]
     ReadPdf,

@@ -60,6 +60,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => commands::serve::serve(&arguments, &environment),
         Command::Doctor(arguments) => commands::doctor::doctor(&arguments, &environment),
         Command::Backup(arguments) => commands::backup::backup(&arguments, &environment),
+        Command::Keys(command) => commands::keys::keys(&command, &environment),
         Command::ReadPdf => commands::read_pdf::read_pdf(),
         Command::Mcp(command) => commands::mcp::mcp(&command, &environment),
         Command::Check(arguments) => commands::check::check(&arguments, &environment),

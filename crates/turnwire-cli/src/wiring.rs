@@ -1,6 +1,6 @@
 //! Composition of models, tools and stores. The only file that names the adapters.
 
-use std::{env, sync::Arc};
+use std::{env, sync::Arc, time::Duration};
 
 use turnwire::{Agent, Error, Model};
 use turnwire_contract::{CustomTools, Pins, Tool, ToolServers};
@@ -11,8 +11,8 @@ use turnwire_engine::{
 use turnwire_gateway::{App, AppOptions};
 use turnwire_models::{
     AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
-    CustomToolsAsFunctions, JsonSchemaCalls, OpenAiResponses, OpenAiResponsesOptions,
-    WithoutParameters,
+    CustomToolsAsFunctions, DEFAULT_CONNECT_TIMEOUT, JsonSchemaCalls, OpenAiResponses,
+    OpenAiResponsesOptions, Upstream, Upstreams, UpstreamsOptions, WithoutParameters,
 };
 use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{
@@ -26,7 +26,7 @@ use crate::{
     exit::Problem,
     settings::{
         ApprovalSettings, Demo, Kind, ModelSettings, OtherNames, Provider, RunSettings,
-        ServeSettings, ToolCalling,
+        ServeSettings, ToolCalling, UpstreamSettings,
     },
 };
 
@@ -182,12 +182,13 @@ fn kept_in(store: Option<&Store>) -> EngineParts {
         store: Arc::new(store.clone()),
         blobs: Arc::new(store.clone()),
         shares: Arc::new(store.clone()),
+        api_keys: Arc::new(store.clone()),
         workers: Arc::new(store.clone()),
         ..EngineParts::default()
     }
 }
 
-fn not_opened(error: OpenError) -> Problem {
+pub(crate) fn not_opened(error: OpenError) -> Problem {
     Problem::failure(format!("the store cannot be opened: {error}"))
         .hint("check [store] in the settings, or TURNWIRE_STORE_URL")
         .hint("TURNWIRE_STORE_URL=memory: keeps runs in memory, for as long as the process lives")
@@ -202,29 +203,17 @@ fn model(settings: &ModelSettings) -> Result<Arc<dyn Model>, Problem> {
 
 /// Builds the model of a provider, with its wrappers.
 fn provided(provider: Provider) -> Result<Arc<dyn Model>, Problem> {
-    let Provider { kind, base_url, api_key, model, tool_calling, custom_tools, unsupported } =
-        provider;
-    let model: Result<Arc<dyn Model>, _> = match kind {
-        Kind::ChatCompletions => {
-            let usual = ChatCompletionsOptions::new(base_url);
-            ChatCompletions::new(ChatCompletionsOptions { api_key, model, ..usual })
-                .map(|model| Arc::new(model) as _)
-        }
-        Kind::OpenAiResponses => {
-            let usual = OpenAiResponsesOptions::default();
-            OpenAiResponses::new(OpenAiResponsesOptions { base_url, api_key, model, ..usual })
-                .map(|model| Arc::new(model) as _)
-        }
-        Kind::AnthropicMessages => {
-            let usual = AnthropicMessagesOptions::default();
-            AnthropicMessages::new(AnthropicMessagesOptions { base_url, api_key, model, ..usual })
-                .map(|model| Arc::new(model) as _)
-        }
+    let Provider { kind, upstreams, timeouts, tool_calling, custom_tools, unsupported } = provider;
+    let usual = UpstreamsOptions::default();
+    let options = UpstreamsOptions {
+        first_content_timeout: timeouts.first_content,
+        max_wait: timeouts.max_wait.unwrap_or(usual.max_wait),
     };
-    let model = model.map_err(|error| {
-        Problem::usage(format!("the model cannot be used: {error}"))
-            .hint("check its address and its key in the settings")
-    })?;
+    let connect_timeout = timeouts.connect.unwrap_or(DEFAULT_CONNECT_TIMEOUT);
+    let upstreams =
+        upstreams.into_iter().map(|upstream| upstream_of(kind, upstream, connect_timeout));
+    let upstreams = upstreams.collect::<Result<_, Problem>>()?;
+    let model: Arc<dyn Model> = Arc::new(Upstreams::new(upstreams, options));
     let model: Arc<dyn Model> = match unsupported.as_slice() {
         [] => model,
         _ => Arc::new(WithoutParameters::new(model, unsupported)),
@@ -244,6 +233,49 @@ fn provided(provider: Provider) -> Result<Arc<dyn Model>, Problem> {
         CustomTools::AsFunctions => Arc::new(CustomToolsAsFunctions::new(model)),
         CustomTools::Refused => Arc::new(CustomToolsAsFunctions::refusing(model)),
     })
+}
+
+fn upstream_of(
+    kind: Kind,
+    settings: UpstreamSettings,
+    connect_timeout: Duration,
+) -> Result<Upstream, Problem> {
+    let UpstreamSettings { name, base_url, api_key, model, weight, max_concurrency } = settings;
+    let model: Result<Arc<dyn Model>, _> = match kind {
+        Kind::ChatCompletions => {
+            let usual = ChatCompletionsOptions::new(base_url);
+            ChatCompletions::new(ChatCompletionsOptions {
+                api_key,
+                model,
+                connect_timeout,
+                ..usual
+            })
+            .map(|model| Arc::new(model) as _)
+        }
+        Kind::OpenAiResponses => {
+            let usual = OpenAiResponsesOptions::default();
+            OpenAiResponses::new(OpenAiResponsesOptions {
+                base_url,
+                api_key,
+                model,
+                connect_timeout,
+                ..usual
+            })
+            .map(|model| Arc::new(model) as _)
+        }
+        Kind::AnthropicMessages => AnthropicMessages::new(AnthropicMessagesOptions {
+            base_url,
+            api_key,
+            model,
+            connect_timeout,
+        })
+        .map(|model| Arc::new(model) as _),
+    };
+    let model = model.map_err(|error| {
+        Problem::usage(format!("the model cannot be used: {error}"))
+            .hint("check its address and its key in the settings")
+    })?;
+    Ok(Upstream { name, model, weight, max_concurrency })
 }
 
 fn http_function(options: &HttpFunctionOptions) -> Result<HttpFunction, Problem> {

@@ -6,15 +6,14 @@ use turnwire_tools::{EgressOptions, McpServerOptions};
 use super::*;
 use crate::{
     args::ServeArguments,
-    settings::{Demo, ModelSettings, OtherNames, ServedModels},
+    settings::{Demo, ModelSettings, ModelTimeouts, OtherNames, ServedModels},
 };
 
 fn provider(base_url: &str) -> Provider {
     Provider {
         kind: Kind::ChatCompletions,
-        base_url: base_url.to_owned(),
-        api_key: None,
-        model: None,
+        upstreams: vec![UpstreamSettings::at(base_url.to_owned(), None)],
+        timeouts: ModelTimeouts::default(),
         tool_calling: ToolCalling::default(),
         custom_tools: CustomTools::AsFunctions,
         unsupported: Vec::new(),
@@ -42,7 +41,7 @@ async fn the_demo_brings_its_tools_to_the_gateway() {
     assert_eq!((reference.name.as_str(), reference.server.as_deref()), ("multiply", Some("demo")));
     assert_eq!(runs.model_names().collect::<Vec<_>>(), ["scripted"]);
     assert!(!runs.knows_model("gpt-5"), "it goes by one name, and answers for all others");
-    assert_eq!(gateway.app.options().default_model, "scripted");
+    assert_eq!(gateway.app.options().default_model.as_deref(), Some("scripted"));
     assert_eq!(gateway.app.options().fallback_model.as_deref(), Some("scripted"));
 }
 
@@ -54,7 +53,7 @@ async fn every_model_of_the_settings_is_served() {
             .map(|(name, url)| (name.to_owned(), ModelSettings::Provider(provider(url))))
             .into(),
         others: OtherNames::PassedOn(provider("http://small")),
-        default_name: "small".to_owned(),
+        default_name: Some("small".to_owned()),
         with_tools: ["big".to_owned()].into(),
     };
     settings.instructions = Some("Be brief.".to_owned());
@@ -64,7 +63,7 @@ async fn every_model_of_the_settings_is_served() {
     assert_eq!(gateway.app.runs().model_names().collect::<Vec<_>>(), ["big", "small"]);
     assert!(gateway.app.runs().knows_model("llama"));
     let options = gateway.app.options();
-    assert_eq!(options.default_model, "small");
+    assert_eq!(options.default_model.as_deref(), Some("small"));
     assert_eq!(options.models_with_tools, settings.models.with_tools);
     assert_eq!(options.instructions.as_deref(), Some("Be brief."));
     assert_eq!(options.limits.max_turns, 7);
@@ -94,9 +93,9 @@ async fn the_search_and_the_servers_of_the_settings_are_there() {
 async fn the_door_has_the_keys_of_the_settings() {
     let anywhere = "0.0.0.0:0".parse().unwrap();
     let mut settings = demo_settings();
-    assert!(!gateway(&settings).await.unwrap().app.auth().may_open_at(anywhere));
+    assert!(!gateway(&settings).await.unwrap().app.auth().may_open_at(anywhere).await.unwrap());
     settings.auth.api_keys = vec!["key".to_owned()];
-    assert!(gateway(&settings).await.unwrap().app.auth().may_open_at(anywhere));
+    assert!(gateway(&settings).await.unwrap().app.auth().may_open_at(anywhere).await.unwrap());
 }
 
 #[test]

@@ -21,9 +21,9 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::{
-    Annotation, ApprovalAnswer, CallId, Completeness, Decision, DiscoveryOutcome, Effect, Failure,
-    InputId, ItemId, Logprob, Reply, RunId, RunOutcome, RunRequest, Seq, Timestamp, ToolClaims,
-    ToolOutcome, ToolRef, Usage, ports::Finish,
+    Actor, Annotation, ApprovalAnswer, CallId, Completeness, Decision, DiscoveryOutcome, Effect,
+    Failure, InputId, ItemId, Logprob, Reply, RunId, RunOutcome, RunRequest, Seq, Timestamp,
+    ToolClaims, ToolOutcome, ToolRef, Usage, ports::Finish,
 };
 
 /// Type of the placeholder for an event whose record cannot be decoded.
@@ -274,6 +274,10 @@ pub enum Event {
         /// or `conversation`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
+        /// Who decided. Not set if the server needs no key, or if nobody did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<Actor>)]
+        actor: Option<Arc<Actor>>,
     },
 
     /// Execution of the call starts. Recorded before the tool does anything.
@@ -465,17 +469,17 @@ impl Event {
 
     /// Creates the event for a decided approval.
     pub fn approval_resolved(call_id: CallId, answer: impl Into<ApprovalAnswer>) -> Self {
-        let ApprovalAnswer { decision, arguments, remember, by } = answer.into();
-        Self::ApprovalResolved { call_id, decision, arguments, remember, by }
+        let ApprovalAnswer { decision, arguments, remember, by, actor } = answer.into();
+        Self::ApprovalResolved { call_id, decision, arguments, remember, by, actor }
     }
 
     /// Returns the approval answer if this is [`Event::ApprovalResolved`].
     pub fn answer(&self) -> Option<ApprovalAnswer> {
-        let Self::ApprovalResolved { decision, arguments, remember, by, .. } = self else {
+        let Self::ApprovalResolved { decision, arguments, remember, by, actor, .. } = self else {
             return None;
         };
         let (decision, arguments, by) = (decision.clone(), arguments.clone(), by.clone());
-        Some(ApprovalAnswer { decision, arguments, remember: *remember, by })
+        Some(ApprovalAnswer { decision, arguments, remember: *remember, by, actor: actor.clone() })
     }
 
     /// Creates the placeholder for an event whose record cannot be decoded.

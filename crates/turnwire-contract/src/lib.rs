@@ -9,6 +9,7 @@
 //! of the workspace.
 #![warn(missing_docs)]
 
+mod actor;
 pub mod event;
 pub mod generation;
 pub mod ids;
@@ -20,6 +21,7 @@ pub mod run;
 pub mod time;
 pub mod tool;
 
+pub use actor::Actor;
 pub use event::{Event, RecordedEvent};
 pub use generation::{Capabilities, CustomTools, Generation, Parameter};
 pub use ids::{
@@ -33,18 +35,19 @@ pub use outcome::{
     RunOutcome, ToolOutcome,
 };
 pub use ports::{
-    AbandonedRun, Allowed, Attachment, Attachments, BatchRecord, BlobError, BlobStore, CallLink,
-    Chunking, CollectionNotes, CollectionRecord, CollectionUsage, Collections, Commands,
-    Comparison, ContentStream, ConversationRecord, Conversations, Created, EmbeddingError, Entries,
-    EventStream, ExtractionFailure, FileCounts, FileRecord, FileUpload, Files, Filter,
-    FilterMistake, Finish, FoundChunk, IndexQueue, IndexTask, IndexWork, Indexed, Indexing,
-    Journal, JournalError, JournalHead, Lease, Leases, Library, LibraryError, ListedStatus,
-    MAX_CLAIMS, MAX_SHARES, Model, ModelError, ModelPart, ModelStream, NewChunk, NewRun,
-    NoToolServers, PendingCommand, PinnedTool, Pins, Prompt, Query, Question, RANKED, RequestKey,
-    RunCommand, RunCounts, RunEnd, RunFilter, RunPage, RunProgress, RunQuery, RunRecord,
-    RunRecords, RunStatus, RunStore, RunSummary, SearchResults, ServerRef, ServerState,
-    ServerStatus, ServerTransport, Share, Shares, SingleWorker, StoreError, TextAnalyzer, Tool,
-    ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, Vectors, Workers, fused,
+    AbandonedRun, Allowed, ApiKey, ApiKeys, Attachment, Attachments, BatchRecord, BlobError,
+    BlobStore, CallLink, Chunking, CollectionNotes, CollectionRecord, CollectionUsage, Collections,
+    Commands, Comparison, ContentStream, ConversationRecord, Conversations, Created,
+    EmbeddingError, Entries, EventStream, ExtractionFailure, FileCounts, FileRecord, FileUpload,
+    Files, Filter, FilterMistake, Finish, FoundChunk, IndexQueue, IndexTask, IndexWork, Indexed,
+    Indexing, Journal, JournalError, JournalHead, Lease, Leases, Library, LibraryError,
+    ListedStatus, MAX_API_KEYS, MAX_CLAIMS, MAX_SHARES, Model, ModelError, ModelPart, ModelStream,
+    NewChunk, NewRun, NoToolServers, PendingCommand, PinnedTool, Pins, Prompt, Query, Question,
+    RANKED, RequestKey, RunCommand, RunCounts, RunEnd, RunFilter, RunPage, RunProgress, RunQuery,
+    RunRecord, RunRecords, RunStatus, RunStore, RunSummary, Scope, SearchResults, ServerRef,
+    ServerState, ServerStatus, ServerTransport, Share, Shares, SingleWorker, StoreError,
+    TextAnalyzer, Tool, ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, UnknownScope,
+    Vectors, Workers, fused,
 };
 pub use run::{
     Approvals, AskBefore, FirstCall, Limits, RunRequest, ServerUse, ToolChoice, UnknownOutcomes,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::{ToolOutput, ToolSpec};
+use crate::{Actor, ToolOutput, ToolSpec};
 
 /// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -223,6 +223,9 @@ pub struct ApprovalAnswer {
     /// Name of the surface that the answer came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// Who answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Arc<Actor>>,
 }
 
 impl ApprovalAnswer {
@@ -241,7 +244,7 @@ impl ApprovalAnswer {
 
 impl From<Decision> for ApprovalAnswer {
     fn from(decision: Decision) -> Self {
-        Self { decision, arguments: None, remember: false, by: None }
+        Self { decision, arguments: None, remember: false, by: None, actor: None }
     }
 }
 

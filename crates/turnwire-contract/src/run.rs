@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::{
-    CallId, ConversationId, Decision, Entry, Generation, Item, ItemId, RunId, ServerRef, TenantId,
-    ToolKind, ToolRef, ToolSpec,
+    Actor, CallId, ConversationId, Decision, Entry, Generation, Item, ItemId, RunId, ServerRef,
+    TenantId, ToolKind, ToolRef, ToolSpec,
 };
 
 /// A request for a run. Recorded with the run and never changed.
@@ -17,6 +17,9 @@ pub struct RunRequest {
     /// Tenant of the run.
     #[serde(default)]
     pub tenant: TenantId,
+    /// Who asked for the run. Not set if the server needs no key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_by: Option<Arc<Actor>>,
     /// Name of a configured model.
     pub model: String,
     /// The provider's name of the model, if it differs. A worker on which `model` refers to another
@@ -93,6 +96,7 @@ impl RunRequest {
     pub fn new(model: impl Into<String>, input: Vec<Item>) -> Self {
         Self {
             tenant: TenantId::default(),
+            asked_by: None,
             model: model.into(),
             upstream_model: None,
             instructions: None,

@@ -73,7 +73,9 @@ pub use call_statistics::{CallPeriod, ServerCalls};
 pub use clock_and_ids::ClockAndIds;
 pub use commands::{AnswerError, AnswerOutcome};
 pub use live_run::LiveRun;
-pub use memory::{MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore, MemoryShares};
+pub use memory::{
+    MemoryApiKeys, MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore, MemoryShares,
+};
 pub use policy::ApprovalPolicy;
 pub use run_changes::RunChange;
 pub use run_state::{RunState, Step};

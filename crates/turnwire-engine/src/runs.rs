@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
-    BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event, EventStream,
+    ApiKeys, BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event, EventStream,
     IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, RecordedEvent,
     RequestKey, RunId, RunOutcome, RunRecord, RunStore, Seq, Shares, SingleWorker, StoreError,
     TenantId, Timestamp, ToolServers, Workers,
@@ -31,7 +31,7 @@ use crate::{
     gathering::{Gathering, MAX_GATHERING},
     lease_state::LeaseState,
     live_run::{LiveRun, Stop},
-    memory::{MemoryBlobStore, MemoryJournal, MemoryRunStore, MemoryShares},
+    memory::{MemoryApiKeys, MemoryBlobStore, MemoryJournal, MemoryRunStore, MemoryShares},
     policy::ApprovalPolicy,
     prompt_files::PromptFiles,
     run_changes::RunFeeds,
@@ -61,6 +61,8 @@ pub struct EngineParts {
     pub blobs: Arc<dyn BlobStore>,
     /// Stores share links.
     pub shares: Arc<dyn Shares>,
+    /// Stores API keys.
+    pub api_keys: Arc<dyn ApiKeys>,
     /// Models by name.
     pub models: BTreeMap<String, Arc<dyn Model>>,
     /// The model for all other names. `None` rejects other names.
@@ -94,6 +96,7 @@ impl Default for EngineParts {
             journal,
             blobs: Arc::new(MemoryBlobStore::default()),
             shares: Arc::new(MemoryShares::default()),
+            api_keys: Arc::new(MemoryApiKeys::default()),
             models: BTreeMap::new(),
             any_model: None,
             tools: Toolbox::default(),
@@ -304,7 +307,7 @@ impl Runs {
         tenant: &TenantId,
         run_id: &RunId,
     ) -> Result<Vec<Entry>, StoreError> {
-        self.wait_until_persisted(tenant, |run| run.id() == run_id).await;
+        self.wait_until_run_is_persisted(tenant, run_id).await;
         self.0.parts.store.context(tenant, run_id).await
     }
 
@@ -318,6 +321,15 @@ impl Runs {
         let is_in_it = |run: &LiveRun| run.state().request().conversation_id.as_ref() == Some(id);
         self.wait_until_persisted(tenant, is_in_it).await;
         self.0.parts.store.history(tenant, id).await
+    }
+
+    /// Waits until a run that has ended is stored.
+    async fn wait_until_run_is_persisted(&self, tenant: &TenantId, run_id: &RunId) {
+        if let Some(run) = self.live(tenant, run_id)
+            && run.state().outcome().is_some()
+        {
+            run.persisted().await;
+        }
     }
 
     /// Waits for ended runs of `tenant` that are being stored, so that a client that saw the end
@@ -334,7 +346,7 @@ impl Runs {
 
     /// Deletes a finished run with all events. Its entries in a conversation stay.
     pub async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), DeleteError> {
-        self.wait_until_persisted(tenant, |run| run.id() == run_id).await;
+        self.wait_until_run_is_persisted(tenant, run_id).await;
         self.0.parts.store.delete(tenant, run_id).await?;
         self.0.parts.blobs.delete(tenant, run_id).await?;
         Ok(self.0.parts.journal.delete(tenant, run_id).await?)
@@ -358,6 +370,11 @@ impl Runs {
     /// Returns the store of share links.
     pub fn shares(&self) -> &Arc<dyn Shares> {
         &self.0.parts.shares
+    }
+
+    /// Returns the store of API keys.
+    pub fn api_keys(&self) -> &Arc<dyn ApiKeys> {
+        &self.0.parts.api_keys
     }
 
     /// Returns the blob store.

@@ -305,6 +305,7 @@ pub(crate) fn opening_events(
     for FirstCall { call_id, decision, .. } in calls {
         let Some(decision) = decision.clone() else { continue };
         let answer = ApprovalAnswer::from(decision).by("next_request");
+        let answer = ApprovalAnswer { actor: request.asked_by.clone(), ..answer };
         events.push(Event::approval_resolved(call_id.clone(), answer));
     }
     events

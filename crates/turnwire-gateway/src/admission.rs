@@ -52,12 +52,27 @@ impl KeyDigest {
     pub(crate) fn of(key: &str) -> Self {
         Self(Sha256::digest(key.as_bytes()).into())
     }
+
+    /// In hexadecimal, as it is stored.
+    pub(crate) fn hex(self) -> String {
+        hex::encode(self.0)
+    }
+
+    pub(crate) fn from_hex(text: &str) -> Option<Self> {
+        let mut digest = [0; 32];
+        hex::decode_to_slice(text, &mut digest).ok()?;
+        Some(Self(digest))
+    }
+
+    /// The first characters, to tell keys apart.
+    pub(crate) fn short(self) -> String {
+        self.hex().chars().take(8).collect()
+    }
 }
 
 impl fmt::Debug for KeyDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [first, second, third, ..] = self.0;
-        write!(f, "KeyDigest({first:02x}{second:02x}{third:02x}…)")
+        write!(f, "KeyDigest({}…)", self.short())
     }
 }
 

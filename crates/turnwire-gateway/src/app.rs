@@ -8,6 +8,7 @@ use turnwire_engine::Runs;
 
 use crate::{
     admission::{Admission, AdmissionLimits},
+    api_error::ApiError,
     auth::{Auth, AuthOptions, Caller},
     limits::RequestLimits,
     metrics::Metrics,
@@ -19,8 +20,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Operator settings of the gateway, apart from those of the engine.
 #[derive(Debug, Clone)]
 pub struct AppOptions {
-    /// Model used when a request names none.
-    pub default_model: String,
+    /// Model used when a request names none. `None`: such requests are refused.
+    pub default_model: Option<String>,
     /// Model used for unknown model names. `None`: requests with an unknown name are refused.
     pub fallback_model: Option<String>,
     /// Models that bring the tools of the server into Chat Completions requests that name none of
@@ -52,7 +53,7 @@ pub struct AppOptions {
 impl Default for AppOptions {
     fn default() -> Self {
         Self {
-            default_model: "default".to_owned(),
+            default_model: Some("default".to_owned()),
             fallback_model: None,
             models_with_tools: HashSet::new(),
             instructions: None,
@@ -96,7 +97,7 @@ impl App {
     /// Creates an app for the engine `runs`, with the files of `library`.
     pub fn new(runs: Runs, library: Arc<dyn Library>, options: AppOptions) -> Self {
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
-        let auth = Auth::new(&options.auth);
+        let auth = Auth::new(&options.auth, &runs);
         let admission = Admission::new(options.admission.clone());
         let parts = Parts {
             runs,
@@ -180,10 +181,12 @@ impl App {
         specs.into_iter().find(|spec| spec.kind == ToolKind::Function && spec.name == name)
     }
 
-    /// A run request of `caller` with the configured model, instructions, limits and tools.
+    /// A run request of `caller` with the configured model, instructions, limits and tools. Without
+    /// a default model its model has no name, and it is refused unless the handler names one.
     pub(crate) fn chat_request(&self, caller: &Caller) -> RunRequest {
         let options = self.options();
-        let mut request = RunRequest::new(options.default_model.as_str(), Vec::new());
+        let model = options.default_model.as_deref().unwrap_or_default();
+        let mut request = RunRequest::new(model, Vec::new());
         request.tenant = caller.tenant().clone();
         request.instructions.clone_from(&options.instructions);
         request.limits = options.limits.clone();
@@ -191,6 +194,16 @@ impl App {
         request.tools = self.own_tools();
         request.servers = self.own_servers(caller);
         request
+    }
+
+    /// The error for a request that names no model, if there is no default one.
+    pub(crate) fn no_model_named(&self) -> ApiError {
+        let names: Vec<&str> = self.runs().model_names().collect();
+        let message = format!(
+            "`model` is missing, and this server has no default model. Its models: {}.",
+            names.join(", ")
+        );
+        ApiError::bad_request("missing_required_parameter", message).about("model")
     }
 
     /// The tools of the settings. File search is not among them: it needs vector stores that a

@@ -5,8 +5,16 @@
 //! **Who makes it**: the [`Caller`], which every handler takes as an argument. Handlers get their
 //! [`TenantId`] from it and from nowhere else, and only this module creates one (in `extract`): from
 //! an API key, or from a share link, which stands for the tenant that made it.
+//!
+//! A key is one of the settings, or one of the store: `api_key` is its text, `key_ring` what this
+//! process knows of the stored ones. `identity` is what a key says about its holder, and `scopes`
+//! which scope a route needs.
 
+mod api_key;
 mod extract;
+mod identity;
+mod key_ring;
+pub(crate) mod scopes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,8 +29,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use tracing::warn;
-use turnwire_contract::{Share, TenantId};
+use turnwire_contract::{Actor, Scope, Share, StoreError, TenantId, Timestamp};
+use turnwire_engine::Runs;
 
+pub use self::api_key::NewApiKey;
+pub(crate) use self::identity::Validity;
+use self::{identity::Identity, key_ring::KeyRing};
 use crate::{
     admission::{KeyDigest, Permit},
     api_error::ApiError,
@@ -49,7 +61,8 @@ const EXPOSED_HEADERS: &str = "etag, retry-after, stream-closed, stream-cursor, 
 /// Operator settings for authentication.
 #[derive(Clone, Default)]
 pub struct AuthOptions {
-    /// Accepted API keys. If empty, requests need no key.
+    /// API keys that are accepted beside those of the store. If there are none in either, requests
+    /// need no key.
     pub api_keys: Vec<String>,
     /// A key that opens `/metrics` and nothing else, for whoever collects them.
     pub metrics_token: Option<String>,
@@ -77,8 +90,12 @@ pub struct Auth(Arc<Rules>);
 
 #[derive(Debug)]
 struct Rules {
-    /// Tenants by the digest of their key; the keys themselves are not stored.
-    keys: BTreeMap<KeyDigest, TenantId>,
+    /// Whoever calls a server that needs no key.
+    anybody: Arc<Identity>,
+    /// Holders of the keys of the settings, by their digests; the keys themselves are not kept.
+    keys: BTreeMap<KeyDigest, Arc<Identity>>,
+    /// The keys of the store.
+    ring: Arc<KeyRing>,
     metrics_token: Option<KeyDigest>,
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -87,39 +104,62 @@ struct Rules {
 }
 
 impl Auth {
-    /// Creates the rules from the settings.
-    pub fn new(options: &AuthOptions) -> Self {
-        let keys =
-            options.api_keys.iter().map(|key| (KeyDigest::of(key), TenantId::default())).collect();
+    /// Creates the rules from the settings, and the keys in the store of `runs`.
+    pub fn new(options: &AuthOptions, runs: &Runs) -> Self {
+        let keys = options.api_keys.iter().map(|key| KeyDigest::of(key));
+        let keys = keys.map(|key| (key, Arc::new(Identity::of_settings_key(key)))).collect();
         let lower = |names: &[String]| names.iter().map(|name| name.to_lowercase()).collect();
         let (hosts, origins) = (lower(&options.hosts), lower(&options.origins));
         let metrics_token = options.metrics_token.as_deref().map(KeyDigest::of);
         let logged_origins = Mutex::default();
-        Self(Arc::new(Rules { keys, metrics_token, hosts, origins, logged_origins }))
+        let clock = runs.clone();
+        let ring = KeyRing::new(Arc::clone(runs.api_keys()), Arc::new(move || clock.now()));
+        let validity = Some(ring.validity_without_key());
+        let anybody = Arc::new(Identity { validity, ..Identity::of_anybody() });
+        Self(Arc::new(Rules { anybody, keys, ring, metrics_token, hosts, origins, logged_origins }))
     }
 
     /// Whether the server may listen on this address. An address other than loopback needs an API
     /// key.
-    pub fn may_open_at(&self, address: SocketAddr) -> bool {
-        address.ip().is_loopback() || !self.0.keys.is_empty()
+    pub async fn may_open_at(&self, address: SocketAddr) -> Result<bool, StoreError> {
+        Ok(self.needs_key().await? || address.ip().is_loopback())
     }
 
-    /// Tenant and key digest of a request. Without configured keys there is no digest.
-    fn identify(&self, headers: &HeaderMap) -> Result<(TenantId, Option<KeyDigest>), ApiError> {
-        if self.0.keys.is_empty() {
-            return Ok((TenantId::default(), None));
+    /// Whether requests need a key: there is one in the settings, or there was ever one in the
+    /// store. So the server does not become open to all when its last key is revoked.
+    async fn needs_key(&self) -> Result<bool, StoreError> {
+        Ok(!self.0.keys.is_empty() || self.0.ring.has_keys().await?)
+    }
+
+    /// Whether requests need a key, as far as is known.
+    pub fn is_known_to_need_key(&self) -> bool {
+        !self.0.keys.is_empty() || self.0.ring.was_seen_with_keys()
+    }
+
+    /// Who makes a request.
+    async fn identify(&self, headers: &HeaderMap) -> Result<Arc<Identity>, ApiError> {
+        let key = key_in(headers);
+        if !self.needs_key().await? {
+            // The first key of the store may have been created just now.
+            let first = match key {
+                Some(key) => self.0.ring.identify(key).await?,
+                None => None,
+            };
+            return Ok(first.map_or_else(|| Arc::clone(&self.0.anybody), Arc::new));
         }
-        let key = KeyDigest::of(key_in(headers).ok_or_else(missing_key)?);
-        let tenant = self.0.keys.get(&key).cloned().ok_or_else(invalid_key)?;
-        Ok((tenant, Some(key)))
+        let key = key.ok_or_else(missing_key)?;
+        if let Some(holder) = self.0.keys.get(&KeyDigest::of(key)) {
+            return Ok(Arc::clone(holder));
+        }
+        self.0.ring.identify(key).await?.map(Arc::new).ok_or_else(invalid_key)
     }
 
     /// Whether the request has the metrics token. A server that has one shows its metrics to
     /// nobody without a key, even if all else needs none.
-    fn has_metrics_token(&self, headers: &HeaderMap) -> Result<bool, ApiError> {
+    async fn has_metrics_token(&self, headers: &HeaderMap) -> Result<bool, ApiError> {
         let Some(token) = self.0.metrics_token else { return Ok(false) };
         let key = KeyDigest::of(key_in(headers).ok_or_else(missing_key)?);
-        if key != token && self.0.keys.is_empty() {
+        if key != token && !self.needs_key().await? {
             return Err(invalid_key());
         }
         Ok(key == token)
@@ -155,7 +195,10 @@ impl Auth {
             || address.as_ref().is_ok_and(IpAddr::is_loopback);
         let is_known = self.0.hosts.iter().any(|known| known == name || known == host.as_str());
         let is_probe = address.is_ok() && PROBES.contains(&path);
-        is_loopback || is_known || is_probe || (self.0.hosts.is_empty() && !self.0.keys.is_empty())
+        is_loopback
+            || is_known
+            || is_probe
+            || (self.0.hosts.is_empty() && self.is_known_to_need_key())
     }
 
     /// Logs a refused origin once, because a browser does not tell the page why a WebSocket was
@@ -237,7 +280,13 @@ fn allow_reading(origin: HeaderValue, response: &mut Response) {
 /// The layer around all routes: checks host and origin, and answers CORS preflight requests.
 pub(crate) async fn guard(auth: Auth, request: Request, next: Next) -> Response {
     if let Err(foreign) = auth.check_origin(&request) {
-        return foreign.refuse(&request);
+        // The first key of the store may have been created just now, and then every name is known.
+        let may_have_changed = matches!(foreign, ForeignRequest::Host)
+            && !auth.is_known_to_need_key()
+            && auth.needs_key().await.unwrap_or(false);
+        if !may_have_changed || auth.check_origin(&request).is_err() {
+            return foreign.refuse(&request);
+        }
     }
     let origin = request.headers().get(header::ORIGIN).cloned();
     let mut response =
@@ -273,8 +322,7 @@ fn preflight(request: &Request) -> Response {
 /// The caller of a request. Only this module creates one.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    tenant: TenantId,
-    key: Option<KeyDigest>,
+    identity: Arc<Identity>,
     /// Share of the limit on connections per key.
     _permit: Arc<Permit>,
 }
@@ -282,12 +330,43 @@ pub struct Caller {
 impl Caller {
     /// The tenant whose data the caller may access.
     pub fn tenant(&self) -> &TenantId {
-        &self.tenant
+        &self.identity.tenant
     }
 
     /// Digest of the caller's API key.
     pub(crate) fn key(&self) -> Option<KeyDigest> {
-        self.key
+        self.identity.key
+    }
+
+    /// What is recorded of the caller. `None` if the server needs no key.
+    pub(crate) fn actor(&self) -> Option<&Arc<Actor>> {
+        self.identity.actor.as_ref()
+    }
+
+    /// Whether the caller's key has a scope.
+    pub(crate) fn has(&self, scope: Scope) -> bool {
+        self.identity.has(scope)
+    }
+
+    /// When the caller's key ends. `None` if it does not.
+    pub(crate) fn expires_at(&self) -> Option<Timestamp> {
+        self.identity.expires_at
+    }
+
+    /// The scopes of the caller's key.
+    pub(crate) fn scopes(&self) -> &BTreeSet<Scope> {
+        &self.identity.scopes
+    }
+
+    /// Refuses what needs a scope that the caller's key does not have. Routes are checked already;
+    /// this is for what is inside of a request or message.
+    pub(crate) fn ensure(&self, scope: Scope) -> Result<(), ApiError> {
+        self.identity.ensure(scope)
+    }
+
+    /// Whether the caller's key is still valid. `None` if it cannot be revoked.
+    pub(crate) fn validity(&self) -> Option<&Validity> {
+        self.identity.validity.as_ref()
     }
 }
 
@@ -309,7 +388,7 @@ fn missing_key() -> ApiError {
 }
 
 fn invalid_key() -> ApiError {
-    let message = "The API key is not valid. Check it against the server's settings.";
+    let message = "The API key is not valid: it is unknown, was revoked, or has expired.";
     ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
 }
 

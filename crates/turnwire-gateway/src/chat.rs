@@ -16,7 +16,7 @@ use futures::{TryStreamExt, future::ready};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
-use turnwire_contract::{Approvals, ConversationId, Event, EventStream, RunId, Seq};
+use turnwire_contract::{Approvals, ConversationId, Event, EventStream, RunId, Scope, Seq};
 use turnwire_engine::StartOptions;
 use turnwire_surfaces::{
     Answer, ChatAnswer, ChatStream, ChatStreamFrame, ChatStreamOptions, Cursor, WithCursors,
@@ -129,6 +129,7 @@ async fn chat_stream(
     body: Result<KeyedBody, ApiError>,
 ) -> Result<HttpResponse, ApiError> {
     if let Some(cursor) = cursor_in(&headers)? {
+        caller.ensure(Scope::RunsRead)?;
         let body = body.map_or_else(|_| Value::Null, |sent| sent.body);
         let message: ChatMessage = serde_json::from_value(body).unwrap_or_default();
         return read_on(&app, &caller, cursor, message.options()).await;

@@ -18,6 +18,7 @@ use std::{
 
 use axum::{body::Body, extract::Request, middleware::Next, response::Response};
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::{
     net::TcpStream,
@@ -25,7 +26,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use crate::{admission::Permit, sync::lock};
+use crate::{admission::Permit, auth::Validity, sync::lock};
 
 /// Maximum size of a piece handed to the connection, in bytes. A piece stays in the buffers of the
 /// connection until the client reads it, and cannot be taken back.
@@ -125,8 +126,17 @@ impl Connection {
     }
 
     fn watch(&self, body: Body, held: HeldPermits, request: OpenRequest) -> Body {
+        let validity = held.validity();
         let body = Some((body, (held, request)));
-        let writing = BodyState { body, rest: Bytes::new(), handed_over: None };
+        let rest = Bytes::new();
+        let writing = BodyState {
+            body,
+            rest,
+            handed_over: None,
+            has_begun: false,
+            validity,
+            key_ended: None,
+        };
         let writing = Arc::new(Mutex::new(writing));
         lock(&self.0).bodies.push(Arc::downgrade(&writing));
         Body::new(WatchedBody(writing))
@@ -144,13 +154,27 @@ impl Drop for OpenRequest {
     }
 }
 
-/// Permits held until the response is written.
+/// What is held until the response is written.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct HeldPermits(Arc<Mutex<Vec<Arc<Permit>>>>);
+pub(crate) struct HeldPermits(Arc<Mutex<Held>>);
+
+#[derive(Debug, Default)]
+struct Held {
+    permits: Vec<Arc<Permit>>,
+    /// Of the key of the request.
+    validity: Option<Validity>,
+}
 
 impl HeldPermits {
-    pub(crate) fn hold(&self, permit: Arc<Permit>) {
-        lock(&self.0).push(permit);
+    /// Holds a permit. The response ends with the key.
+    pub(crate) fn hold(&self, permit: Arc<Permit>, validity: Option<Validity>) {
+        let mut held = lock(&self.0);
+        held.permits.push(permit);
+        held.validity = validity;
+    }
+
+    fn validity(&self) -> Option<Validity> {
+        lock(&self.0).validity.clone()
     }
 }
 
@@ -179,6 +203,12 @@ struct BodyState {
     rest: Bytes,
     /// When the last piece was handed over. `None` if the next one was already asked for.
     handed_over: Option<Instant>,
+    /// Whether a piece was asked for.
+    has_begun: bool,
+    /// Of the key of the request. `None` if it cannot be revoked.
+    validity: Option<Validity>,
+    /// Completes when the key is revoked or expires. Created when the body first waits.
+    key_ended: Option<BoxFuture<'static, ()>>,
 }
 
 impl fmt::Debug for BodyState {
@@ -210,13 +240,22 @@ impl BodyState {
         let Some((body, _)) = &mut self.body else {
             return Poll::Ready(Some(Err(axum::Error::new(WriteTimeout))));
         };
+        // What is complete at once is not cut: it may be the new key in place of the old one.
+        let has_begun = std::mem::replace(&mut self.has_begun, true);
+        if has_begun && self.validity.as_ref().is_some_and(Validity::has_ended) {
+            return self.end_with_key();
+        }
         if self.rest.is_empty() {
-            match ready!(Pin::new(body).poll_frame(cx)) {
-                Some(Ok(frame)) => match frame.into_data() {
+            match Pin::new(body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => self.rest = data,
                     Err(frame) => return Poll::Ready(Some(Ok(frame))),
                 },
-                other => return Poll::Ready(other),
+                Poll::Ready(other) => return Poll::Ready(other),
+                Poll::Pending => {
+                    ready!(self.poll_key_ended(cx));
+                    return self.end_with_key();
+                }
             }
         }
         self.handed_over = Some(Instant::now());
@@ -226,6 +265,18 @@ impl BodyState {
         // A copy, because a slice would keep the whole buffer in memory.
         let piece = Bytes::copy_from_slice(&self.rest.split_to(MAX_PIECE));
         Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn poll_key_ended(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(validity) = &self.validity else { return Poll::Pending };
+        let ended = self.key_ended.get_or_insert_with(|| Box::pin(validity.clone().ended()));
+        ended.as_mut().poll(cx)
+    }
+
+    /// Drops the rest of the body, because the key of the request is no longer valid.
+    fn end_with_key(&mut self) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        (self.body, self.rest) = (None, Bytes::new());
+        Poll::Ready(Some(Err(axum::Error::new(KeyEnded))))
     }
 
     fn is_over(&self) -> bool {
@@ -248,6 +299,11 @@ impl BodyState {
 #[derive(Debug, thiserror::Error)]
 #[error("the client did not read for too long")]
 struct WriteTimeout;
+
+/// Error that ends a body whose request had a key that is no longer valid.
+#[derive(Debug, thiserror::Error)]
+#[error("the API key was revoked or has expired")]
+struct KeyEnded;
 
 /// A body watched by its connection.
 struct WatchedBody(Arc<Mutex<BodyState>>);

@@ -4,7 +4,7 @@
 //! serves it keeps the [`ConnectionPermit`], so the socket still counts as a connection, and the
 //! server waits for it at shutdown.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     extract::{
@@ -15,7 +15,15 @@ use axum::{
     response::Response,
 };
 
-use crate::{app::App, connection_table::ConnectionSlot, limits::HttpLimits};
+use tokio::time::sleep;
+
+use crate::{
+    app::App, auth::Caller, connection_table::ConnectionSlot, limits::HttpLimits,
+    websocket::key_ended,
+};
+
+/// Time for a socket to close by itself when its key is no longer valid.
+const TIME_TO_SAY_SO: Duration = Duration::from_millis(250);
 
 /// A connection's share of the limit. Freed when the last clone is dropped.
 #[derive(Debug, Clone)]
@@ -37,10 +45,12 @@ impl ConnectionPermit {
     }
 
     /// Upgrades the connection, and holds the permit until `serve` returns. The server waits for
-    /// that at shutdown.
+    /// that at shutdown. A socket whose key is no longer valid has a moment to say so, and is then
+    /// dropped.
     pub(crate) fn upgrade<F>(
         self,
         app: &App,
+        caller: &Caller,
         upgrade: WebSocketUpgrade,
         serve: impl FnOnce(WebSocket) -> F + Send + 'static,
     ) -> Response
@@ -51,8 +61,16 @@ impl ConnectionPermit {
         let token = app.tasks().token();
         let max_bytes = self.limits.socket_message_bytes;
         let upgrade = upgrade.max_message_size(max_bytes).max_frame_size(max_bytes);
+        let key_ended = key_ended(caller);
+        let must_end = async move {
+            key_ended.await;
+            sleep(TIME_TO_SAY_SO).await;
+        };
         upgrade.on_upgrade(async move |socket| {
-            serve(socket).await;
+            tokio::select! {
+                () = serve(socket) => {}
+                () = must_end => {}
+            }
             drop((self, token));
         })
     }

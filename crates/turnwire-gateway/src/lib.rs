@@ -13,6 +13,7 @@
 //!   the path of each, and `field_tracker` which of them nobody has read;
 //! * `health` answers probes, with `readiness` and `metrics`;
 //! * `admission` limits the runs and connections that are open at once;
+//! * `answers` passes on the answers of people; `admin_keys` manages API keys;
 //! * `start_run` starts every run, and `idempotency` reads the `Idempotency-Key` by which a
 //!   repeated request finds its run;
 //! * `connection` tracks one open connection and drops responses that the client does not read;
@@ -24,9 +25,11 @@
 //!   `models`, and [`openapi`], which describes them all;
 //! * `web_page` serves the web view, which uses them.
 
+mod admin_keys;
 mod admission;
 mod ag_ui;
 mod ai_sdk;
+mod answers;
 pub mod api_error;
 pub mod app;
 pub mod auth;
@@ -84,7 +87,7 @@ use utoipa_axum::router::OpenApiRouter;
 pub use admission::AdmissionLimits;
 pub use api_error::ApiError;
 pub use app::{App, AppOptions};
-pub use auth::{Auth, AuthOptions, Caller};
+pub use auth::{Auth, AuthOptions, Caller, NewApiKey};
 pub use json::JsonLimits;
 pub use limits::{HttpLimits, RequestLimits};
 pub use server::{Server, ServerError};
@@ -108,6 +111,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(mcp_servers::routes())
         .merge(durable_stream::routes())
         .merge(run_calls::routes())
+        .merge(admin_keys::routes())
         .merge(health::routes())
 }
 

@@ -300,6 +300,10 @@ async fn try_tool(
         check_tool(&app, &caller, &server, &tool).await?;
         let call_id = CallId::new(app.runs().new_id("call"));
         let mut request = app.chat_request(&caller);
+        if request.model.is_empty() {
+            // The model is not asked; any of them will do.
+            request.model = app.runs().model_names().next().unwrap_or_default().to_owned();
+        }
         request.inputs = true;
         let request = one_call(request, call_id, &server, &tool, arguments);
         app.start(&caller, request, StartOptions { key, ..StartOptions::default() }).await?

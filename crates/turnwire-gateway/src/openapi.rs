@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use axum::{Router, extract::State, routing::get};
-use turnwire_contract::{Event, RecordedEvent};
+use axum::{Router, extract::State, http::Method, routing::get};
+use turnwire_contract::{Event, RecordedEvent, Scope};
 use turnwire_surfaces::{
     ChatStreamFrame, WsMessage, WsRequest,
     responses::{Response as ResponseObject, ResponseEvent, SequencedEvent},
@@ -20,7 +20,7 @@ use utoipa::{
 };
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::{app::App, json::Json};
+use crate::{app::App, auth::scopes, json::Json};
 
 /// Name of the security scheme.
 const KEY: &str = "api_key";
@@ -75,10 +75,10 @@ pub(crate) fn described(routes: OpenApiRouter<App>) -> (Router<App>, Document) {
     components.add_security_scheme(KEY, bearer);
     leave_out_unknown_events(&mut components.schemas);
     for (path, item) in &mut document.paths.paths {
-        for operation in operations(item) {
+        for (method, operation) in operations(item) {
             if needs_key(path) {
-                let nothing_more: [&str; 0] = [];
-                operation.security = Some(vec![SecurityRequirement::new(KEY, nothing_more)]);
+                let scope = scopes::needed(&method, path).map(Scope::as_str);
+                operation.security = Some(vec![SecurityRequirement::new(KEY, scope)]);
             }
             describe_parameters(operation);
             describe_refusals(path, operation);
@@ -94,9 +94,17 @@ fn leave_out_unknown_events(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
     }
 }
 
-fn operations(item: &mut PathItem) -> impl IntoIterator<Item = &mut Operation> {
+fn operations(item: &mut PathItem) -> impl IntoIterator<Item = (Method, &mut Operation)> {
     let PathItem { get, head, post, put, patch, delete, .. } = item;
-    [get, head, post, put, patch, delete].into_iter().flatten()
+    let all = [
+        (Method::GET, get),
+        (Method::HEAD, head),
+        (Method::POST, post),
+        (Method::PUT, put),
+        (Method::PATCH, patch),
+        (Method::DELETE, delete),
+    ];
+    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
 fn needs_key(path: &str) -> bool {
@@ -125,6 +133,7 @@ fn meaning(parameter: &str) -> Option<&'static str> {
         "item_id" => "ID of the item",
         "share_id" => "ID of the share, such as `share_…`",
         "token" => "The secret part of the share link",
+        "key_id" => "ID of the API key, such as `key_…`",
         "file_id" => "ID of the file, such as `file_…`",
         "vector_store_id" => "ID of the vector store, such as `vs_…`",
         "batch_id" => "ID of the file batch",
@@ -151,7 +160,11 @@ fn describe_refusals(path: &str, operation: &mut Operation) {
     let refusals = [
         (400, has_body || has_parameters, "The request is invalid. `param` names the field"),
         (401, needs_key(path), "The API key is missing or not valid"),
-        (403, true, "The `Host` or `Origin` of the request is not allowed"),
+        (
+            403,
+            true,
+            "The `Host` or `Origin` of the request is not allowed, or the key lacks the scope",
+        ),
         (404, names_something, "An object the request refers to does not exist"),
         (408, has_body, "The body was not received in time"),
         (413, has_body, "The body is too large"),

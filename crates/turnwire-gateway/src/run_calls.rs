@@ -14,12 +14,13 @@ use turnwire_contract::{
     ApprovalAnswer, CallId, Decision, Event, InputId, JournalError, RecordedEvent, RunId,
     ToolOutcome,
 };
-use turnwire_engine::{AnswerError, AnswerOutcome, StartOptions};
+use turnwire_engine::StartOptions;
 use turnwire_surfaces::{InputAction, redacted};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    answers::GivenReply,
     api_error::{ApiError, ErrorBody},
     app::App,
     auth::Caller,
@@ -184,8 +185,7 @@ async fn approve_call(
     let answer = CallApproval::read(body)?;
     let run_id = find(&app, &caller, &id).await?;
     let call_id = CallId::new(call_id);
-    let answered = app.runs().answer(caller.tenant(), &run_id, &call_id, answer).await;
-    taken(answered, "arguments")?;
+    app.answer(&caller, &run_id, &call_id, answer, "arguments").await?;
     Ok(Json(CommandResult { run_id: id, done: true }))
 }
 
@@ -230,32 +230,9 @@ async fn give_input(
     let action = action.ok_or_else(|| ClientError::missing("action"))?;
     let run_id = find(&app, &caller, &id).await?;
     let (call_id, reply) = (CallId::new(call_id), action.reply(content.unwrap_or_default()));
-    let answered = app.runs().reply(caller.tenant(), &run_id, &call_id, input_id, reply, BY).await;
-    taken(answered, "content")?;
+    let reply = GivenReply { input_id, reply, by: BY };
+    app.reply(&caller, &run_id, &call_id, reply, "content").await?;
     Ok(Json(CommandResult { run_id: id, done: true }))
-}
-
-/// The error for an answer that was not accepted.
-pub(crate) fn taken(
-    answered: Result<AnswerOutcome, AnswerError>,
-    written: &str,
-) -> Result<(), ApiError> {
-    match answered {
-        Ok(AnswerOutcome::Accepted) => Ok(()),
-        Ok(AnswerOutcome::TooLate) => {
-            let message = "The question is closed: it was already answered, or it expired.";
-            Err(ApiError::new(StatusCode::CONFLICT, "already_answered", message))
-        }
-        Ok(AnswerOutcome::NotAsked) => {
-            let message = "The call does not wait for an answer.";
-            Err(ApiError::new(StatusCode::CONFLICT, "not_waiting", message))
-        }
-        Err(AnswerError::DoesNotFit(why)) => {
-            let message = format!("The answer does not match the schema of the question: {why}.");
-            Err(ApiError::bad_request("invalid_value", message).about(written))
-        }
-        Err(AnswerError::Log(error)) => Err(error.into()),
-    }
 }
 
 /// Get the full result of a call.

@@ -21,7 +21,7 @@ use turnwire_contract::{
     EventStream, JournalError, JournalHead, RecordedEvent, RunId, RunRecord, RunStatus, Seq,
     StoreError,
 };
-use turnwire_surfaces::{Cursor, RunSnapshot, SnapshotFold, redacted, wire_json};
+use turnwire_surfaces::{Cursor, RunSnapshot, SnapshotFold, redacted, wire_json, without_actors};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -149,14 +149,33 @@ async fn events(
     QueryParams(params): QueryParams<EventsParams>,
     headers: HeaderMap,
 ) -> Result<HttpResponse, ApiError> {
-    let view = EventsView { redact: false, until: Box::pin(pending()) };
+    let view = EventsView { shown: Shown::Everything, until: Box::pin(pending()) };
     stream_events(&app, &caller, &id, params, &headers, view).await
+}
+
+/// What a reader sees of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    Everything,
+    /// Not who asked for the run and who decided.
+    WithoutActors,
+    /// Nor any texts.
+    WithoutTexts,
+}
+
+impl Shown {
+    fn of(self, recorded: Arc<RecordedEvent>) -> Arc<RecordedEvent> {
+        match self {
+            Self::Everything => recorded,
+            Self::WithoutActors => without_actors(recorded),
+            Self::WithoutTexts => Arc::new(redacted(&recorded)),
+        }
+    }
 }
 
 /// How the events of a run are shown.
 pub(crate) struct EventsView {
-    /// Whether texts are withheld.
-    pub(crate) redact: bool,
+    pub(crate) shown: Shown,
     /// The stream ends when this does.
     pub(crate) until: BoxFuture<'static, ()>,
 }
@@ -174,7 +193,7 @@ pub(crate) async fn stream_events(
     let mut after = after(headers, &params)?;
     let mut first = None;
     if params.snapshot {
-        let snapshot = shared_snapshot(app, caller, id, view.redact).await?;
+        let snapshot = shared_snapshot(app, caller, id, view.shown == Shown::WithoutTexts).await?;
         after = snapshot.last_seq;
         first = Some(snapshot);
     }
@@ -186,11 +205,8 @@ pub(crate) async fn stream_events(
     }
     let follow = params.follow != Some(false);
     let events = rest_of(app, caller, &run_id, &head, after, follow).await?;
-    let redact = view.redact;
-    let shown = move |recorded: Arc<RecordedEvent>| {
-        if redact { Arc::new(redacted(&recorded)) } else { recorded }
-    };
-    let events = events.map_ok(shown).take_until(view.until);
+    let shown = view.shown;
+    let events = events.map_ok(move |recorded| shown.of(recorded)).take_until(view.until);
     if params.format.unwrap_or_else(|| accepted(headers)) == Format::Ndjson {
         let first = first.into_iter().map(|snapshot| line(&SnapshotRow { snapshot }));
         let first: Vec<Bytes> = first.collect();

@@ -26,6 +26,7 @@ use tower_http::{
     timeout::RequestBodyTimeoutLayer,
 };
 use tracing::{debug, error, info, warn};
+use turnwire_contract::StoreError;
 
 use crate::{
     api_error::ApiError,
@@ -84,6 +85,9 @@ pub enum ServerError {
     /// The address can be reached from other machines, and there is no API key.
     #[error("{0} can be reached from other machines, and there is no API key")]
     NeedsKey(SocketAddr),
+    /// The store cannot tell whether there is an API key.
+    #[error("cannot read the API keys of the store: {0}")]
+    Keys(StoreError),
     /// The address cannot be bound.
     #[error("cannot listen on {address}: {cause}")]
     Listen {
@@ -99,8 +103,10 @@ impl Server {
         app: App,
         limits: HttpLimits,
     ) -> Result<Self, ServerError> {
-        if !app.auth().may_open_at(address) {
-            return Err(ServerError::NeedsKey(address));
+        match app.auth().may_open_at(address).await {
+            Ok(true) => {}
+            Ok(false) => return Err(ServerError::NeedsKey(address)),
+            Err(cause) => return Err(ServerError::Keys(cause)),
         }
         Ok(Self { listener: listen(address).await?, health: None, app, limits })
     }

@@ -30,7 +30,7 @@ use crate::{
     path::PathParams,
     query::QueryParams,
     run_calls::{full_result, text_response},
-    runs::{self, EventsParams, RunFrame, RunRow},
+    runs::{self, EventsParams, RunFrame, RunRow, Shown},
 };
 
 /// Lifetime of a link in seconds: the default, and the range.
@@ -263,8 +263,9 @@ async fn events(
     QueryParams(params): QueryParams<EventsParams>,
     headers: HeaderMap,
 ) -> Result<HttpResponse, ApiError> {
-    let (run_id, redact) = (share.run_id.clone(), share.redact);
-    let view = runs::EventsView { redact, until: Box::pin(invalid(app.clone(), share)) };
+    let run_id = share.run_id.clone();
+    let shown = if share.redact { Shown::WithoutTexts } else { Shown::WithoutActors };
+    let view = runs::EventsView { shown, until: Box::pin(invalid(app.clone(), share)) };
     runs::stream_events(&app, &caller, run_id.as_str(), params, &headers, view).await
 }
 

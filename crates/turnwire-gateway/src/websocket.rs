@@ -14,13 +14,17 @@ use axum::{
     extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code},
     http::StatusCode,
 };
-use futures::{Stream, StreamExt};
+use futures::{
+    FutureExt, Stream, StreamExt,
+    future::{BoxFuture, pending},
+};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
 
 use crate::{
     api_error::ApiError,
     app::App,
+    auth::Caller,
     limits::{HttpLimits, MAX_MESSAGE, MAX_PER_SECOND, WRITE_TIMEOUT},
     metrics::{Direction, Metrics},
 };
@@ -42,6 +46,8 @@ pub(crate) struct Disconnected;
 pub(crate) enum SocketEvent {
     Received(Option<Result<Message, axum::Error>>),
     PingIsDue,
+    /// The key of the client was revoked or has expired.
+    KeyEnded,
 }
 
 /// What the client sent, for the endpoint to handle.
@@ -61,12 +67,20 @@ pub(crate) struct ClientSocket {
     limits: Arc<HttpLimits>,
     rate: RateLimit,
     ping_at: Instant,
+    /// Completes when the key of the client is revoked or expires.
+    key_ended: BoxFuture<'static, ()>,
 }
 
 impl ClientSocket {
-    pub(crate) fn new(app: App, socket: WebSocket, limits: Arc<HttpLimits>) -> Self {
+    pub(crate) fn new(
+        app: App,
+        caller: &Caller,
+        socket: WebSocket,
+        limits: Arc<HttpLimits>,
+    ) -> Self {
         let rate = RateLimit::new(limits.socket_messages_per_second);
-        Self { app, socket, limits, rate, ping_at: Instant::now() + PING }
+        let key_ended = key_ended(caller).boxed();
+        Self { app, socket, limits, rate, ping_at: Instant::now() + PING, key_ended }
     }
 
     pub(crate) fn limits(&self) -> &HttpLimits {
@@ -79,6 +93,7 @@ impl ClientSocket {
             biased;
             message = self.socket.recv() => SocketEvent::Received(message),
             () = sleep_until(self.ping_at) => SocketEvent::PingIsDue,
+            () = &mut self.key_ended => SocketEvent::KeyEnded,
         }
     }
 
@@ -89,6 +104,10 @@ impl ClientSocket {
                 self.ping_at = Instant::now() + PING;
                 self.send(Message::Ping(bytes::Bytes::new())).await?;
                 return Ok(Incoming::Nothing);
+            }
+            SocketEvent::KeyEnded => {
+                self.send(Message::Close(Some(invalid_key()))).await?;
+                return Ok(Incoming::End);
             }
             SocketEvent::Received(None) => return Ok(Incoming::End),
             SocketEvent::Received(Some(Err(error))) => return self.refuse_unreadable(error).await,
@@ -169,6 +188,22 @@ impl RateLimit {
         self.n_frames += 1;
         self.n_frames > self.max_per_second
     }
+}
+
+/// Waits until the key of a client is revoked or expires.
+pub(crate) fn key_ended(caller: &Caller) -> impl Future<Output = ()> + Send + 'static {
+    let validity = caller.validity().cloned();
+    async move {
+        match validity {
+            Some(validity) => validity.ended().await,
+            None => pending().await,
+        }
+    }
+}
+
+/// Closing frame for a client whose key is no longer valid.
+pub(crate) fn invalid_key() -> CloseFrame {
+    closing(close_code::POLICY, "the API key was revoked or has expired")
 }
 
 /// Closing frame for a client that exceeds the rate limit.

@@ -11,6 +11,7 @@ use axum::{
         State,
         ws::{WebSocketUpgrade, close_code, rejection::WebSocketUpgradeRejection},
     },
+    http::StatusCode,
     response::Response as HttpResponse,
 };
 use futures::{
@@ -22,15 +23,16 @@ use serde::Deserialize;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, error};
 use turnwire_contract::{
-    Approvals, CallId, ConversationId, EventStream, Item, JournalError, RunId, RunRequest, Seq,
-    StoreError,
+    Approvals, CallId, ConversationId, EventStream, Item, JournalError, RunId, RunRequest, Scope,
+    Seq, StoreError,
 };
-use turnwire_engine::{AnswerError, AnswerOutcome, StartOptions};
+use turnwire_engine::StartOptions;
 use turnwire_surfaces::{Cursor, ErrorCode, FrameAt, WsChat, WsMessage, WsOptions, WsRequest};
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    answers::{GivenReply, not_asked},
     api_error::{ApiError, ErrorBody},
     app::App,
     auth::Caller,
@@ -38,7 +40,7 @@ use crate::{
     limits,
     query::QueryParams,
     retry::retry_of,
-    run_calls::{approval, taken},
+    run_calls::approval,
     streaming::{follow_while_it_runs, frames},
     websocket::{self, ClientSocket, Disconnected, Incoming, SocketEvent},
 };
@@ -87,10 +89,10 @@ async fn connect(
     })?;
     let tools = params.tools.is_some_and(|params| matches!(params.as_str(), "1" | "true"));
     let (upgrade, limits) = (upgrade.protocols(["turnwire"]), Arc::clone(&permit.limits));
-    Ok(permit.upgrade(&app.clone(), upgrade, async move |socket| {
+    Ok(permit.upgrade(&app.clone(), &caller.clone(), upgrade, async move |socket| {
         let options = WsOptions { tools, ..WsOptions::default() };
         let mut chat = Chat {
-            socket: ClientSocket::new(app.clone(), socket, limits),
+            socket: ClientSocket::new(app.clone(), &caller, socket, limits),
             app,
             caller,
             options,
@@ -208,18 +210,17 @@ impl Chat {
             WsRequest::Approval { tool_call_id, approved, reason, arguments, remember } => {
                 let answer = approval(approved, reason, arguments, remember).by(BY);
                 let Some(run_id) = self.last_run.clone() else { return self.not_asked().await };
-                let tenant = self.caller.tenant();
-                let answered = self.app.runs().answer(tenant, &run_id, &tool_call_id, answer);
-                let answered = answered.await;
-                self.note_answered(answered, "arguments").await
+                let (app, caller) = (&self.app, &self.caller);
+                let answered =
+                    app.answer(caller, &run_id, &tool_call_id, answer, "arguments").await;
+                self.note_answered(answered).await
             }
             WsRequest::Input { tool_call_id, input_id, action, content } => {
                 let Some(run_id) = self.last_run.clone() else { return self.not_asked().await };
-                let (runs, tenant) = (self.app.runs(), self.caller.tenant());
-                let reply = action.reply(content);
-                let answered = runs.reply(tenant, &run_id, &tool_call_id, input_id, reply, BY);
-                let answered = answered.await;
-                self.note_answered(answered, "content").await
+                let (app, caller) = (&self.app, &self.caller);
+                let reply = GivenReply { input_id, reply: action.reply(content), by: BY };
+                let answered = app.reply(caller, &run_id, &tool_call_id, reply, "content").await;
+                self.note_answered(answered).await
             }
             WsRequest::Resume { run_id, after } => self.resume(run_id, after).await,
         }
@@ -320,6 +321,11 @@ impl Chat {
         let Some(run_id) = run_id.or_else(|| self.last_run.clone()) else {
             return self.refuse(ErrorCode::InvalidFormat, "`run_id` is missing").await;
         };
+        if self.last_run.as_ref() != Some(&run_id)
+            && let Err(error) = self.caller.ensure(Scope::RunsRead)
+        {
+            return self.refuse(ErrorCode::AccessDenied, &error.message).await;
+        }
         let (runs, tenant) = (self.app.runs(), self.caller.tenant());
         if let Ok(false) = runs.has_reached(tenant, &run_id, after.seq).await {
             let why = format!(
@@ -351,22 +357,18 @@ impl Chat {
     }
 
     /// Sends the reason if a user's answer was not accepted.
-    async fn note_answered(
-        &mut self,
-        answered: Result<AnswerOutcome, AnswerError>,
-        written: &str,
-    ) -> Result<(), Disconnected> {
-        match answered {
-            Err(AnswerError::Log(error)) => self.broken(&error).await,
-            answered => match taken(answered, written) {
-                Ok(()) => Ok(()),
-                Err(error) => self.refuse(ErrorCode::InvalidFormat, &error.message).await,
-            },
-        }
+    async fn note_answered(&mut self, answered: Result<(), ApiError>) -> Result<(), Disconnected> {
+        let Err(error) = answered else { return Ok(()) };
+        let code = match error.status {
+            StatusCode::FORBIDDEN => ErrorCode::AccessDenied,
+            status if status.is_server_error() => return self.broken(&error.message).await,
+            _ => ErrorCode::InvalidFormat,
+        };
+        self.refuse(code, &error.message).await
     }
 
     async fn not_asked(&mut self) -> Result<(), Disconnected> {
-        self.note_answered(Ok(AnswerOutcome::NotAsked), "").await
+        self.note_answered(Err(not_asked())).await
     }
 
     /// Requests the list of tools in the background.

@@ -20,16 +20,19 @@
 //!   runs that other workers write.
 //! * `workers` stores leases, claims and pending commands, `heartbeats` is what this worker knows of
 //!   its own. `outage` has the backoff while a server is unavailable.
-//! * `deletion` deletes runs, `retention` deletes old ones. `backup` copies a SQLite store.
-//! * `shares` stores share links, `blob_store` stores large tool results, `trust` stores permissions and pins, `library` stores
-//!   files.
+//! * `deletion` deletes runs, `shared_deletion` with `deletion_queue` those that are to go at the same
+//!   time, `retention` old ones. `backup` copies a SQLite store.
+//! * `api_keys` stores keys, `shares` share links, `blob_store` large tool results, `trust`
+//!   permissions and pins, `library` files.
 #![warn(missing_docs)]
 
+mod api_keys;
 mod backup;
 mod blob_store;
 mod conversations;
 mod database;
 mod deletion;
+mod deletion_queue;
 mod entries;
 mod failures;
 #[cfg(test)]
@@ -50,6 +53,7 @@ mod rows;
 mod run_ends;
 mod run_listing;
 mod run_store;
+mod shared_deletion;
 mod shared_pages;
 mod shares;
 mod start_run;

@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use crate::{
     database::{Database, DatabaseError, PostgresDatabase, SqliteDatabase, Value},
+    deletion_queue::DeletionQueue,
     follower::Follower,
     heartbeats::HeartbeatState,
     live_tails::LiveTails,
@@ -86,6 +87,7 @@ pub(crate) struct Inner {
     pub(crate) heartbeats: HeartbeatState,
     pub(crate) tails: Arc<LiveTails>,
     pub(crate) writer: WriterHandle,
+    pub(crate) deletions: DeletionQueue,
     pub(crate) outage: Arc<Availability>,
     /// Notified when this process has changed what a list says about a run.
     pub(crate) summarized: Notify,
@@ -199,6 +201,7 @@ impl StoreBuilder {
             heartbeats: HeartbeatState::default(),
             tails: self.tails,
             writer,
+            deletions: DeletionQueue::default(),
             outage: self.outage,
             summarized: Notify::new(),
             tasks: self.tasks,

@@ -77,7 +77,7 @@ pub use message::{Message, MessageState, Stage, ToolBlock};
 pub use messages::{MessageFrame, Messages, ToolBlockUpdate};
 pub use native::{RunSnapshot, SnapshotFold};
 pub use partial_json::{Entry, PartialJson};
-pub use redaction::redacted;
+pub use redaction::{redacted, without_actors};
 pub use responses::{Profile, Response, ResponseEvent, Responses, SequencedEvent};
 pub use transcript::{Mark, Totals, Transcript, TranscriptFrame};
 pub use wire_json::{wire_json, wire_json_pretty};

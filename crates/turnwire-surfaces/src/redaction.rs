@@ -30,6 +30,22 @@ pub fn redacted(recorded: &RecordedEvent) -> RecordedEvent {
     RecordedEvent { run_id: run_id.clone(), seq: *seq, at: *at, event: event_of(event) }
 }
 
+/// The event without who asked for the run and who decided, for readers outside of the tenant.
+pub fn without_actors(recorded: Arc<RecordedEvent>) -> Arc<RecordedEvent> {
+    let mut recorded = recorded;
+    if let Event::RunQueued { request } = &recorded.event
+        && request.asked_by.is_some()
+        && let Event::RunQueued { request } = &mut Arc::make_mut(&mut recorded).event
+    {
+        Arc::make_mut(request).asked_by = None;
+    } else if let Event::ApprovalResolved { actor: Some(_), .. } = &recorded.event
+        && let Event::ApprovalResolved { actor, .. } = &mut Arc::make_mut(&mut recorded).event
+    {
+        *actor = None;
+    }
+    recorded
+}
+
 impl RunSnapshot {
     /// The snapshot of redacted events, without what is not made from events.
     pub fn redacted(mut self) -> Self {
@@ -163,7 +179,7 @@ fn call_of(event: &Event) -> Event {
                 server_claims: *server_claims,
             }
         }
-        Event::ApprovalResolved { call_id, decision, arguments, remember, by } => {
+        Event::ApprovalResolved { call_id, decision, arguments, remember, by, actor: _ } => {
             Event::ApprovalResolved {
                 call_id: call_id.clone(),
                 decision: match decision {
@@ -173,6 +189,7 @@ fn call_of(event: &Event) -> Event {
                 arguments: arguments.as_ref().map(|_| REDACTED_JSON.to_owned()),
                 remember: *remember,
                 by: by.clone(),
+                actor: None,
             }
         }
         Event::InputRequested { call_id, input_id, expires_at, unknown_outcome, .. } => {

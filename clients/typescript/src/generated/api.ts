@@ -3,6 +3,16 @@
 // A field that is not required may be missing or null. Servers may add fields and events at any
 // time, so ignore those that are not known here.
 
+/** Who asked for something, as far as the server that accepted it knows. */
+export interface Actor {
+  /** ID of the API key. */
+  key_id?: string | null;
+  /** The person or program that an identity provider vouches for. */
+  subject?: string | null;
+  /** Part of the tenant that the key is used by. */
+  project?: string | null;
+}
+
 /** A citation. */
 export interface Annotation {
   /** Kind of the source, such as `url_citation` or `file_citation`. */
@@ -476,6 +486,8 @@ export type RunEvent =
      * or `conversation`.
      */
     by?: string | null;
+    /** Who decided. Not set if the server needs no key, or if nobody did. */
+    actor?: Actor | null;
     type: "approval_resolved";
   }
   /** Execution of the call starts. Recorded before the tool does anything. */

@@ -19,6 +19,11 @@
 //! api_key_env = "OPENAI_API_KEY"         # variable with the key
 //! tool_calling = "json_schema"           # for a model without tool support
 //!
+//! [[models.pool.upstreams]]              # a model in several places
+//! base_url = "http://gpu-1:8000/v1"
+//! weight = 3
+//! max_concurrency = 64
+//!
 //! [mcp_servers.everything]               # a program; never from a request
 //! command = "npx"
 //! args = ["-y", "@modelcontextprotocol/server-everything"]
@@ -86,10 +91,12 @@ mod egress;
 mod embeddings;
 mod file;
 mod functions;
+mod keys;
 mod limits;
 mod lines;
 mod mcp;
 mod mcp_files;
+mod model_kind;
 mod models;
 mod run;
 mod sections;
@@ -100,18 +107,22 @@ mod store;
 mod testing;
 mod tool_server_login;
 mod tool_servers;
+mod upstreams;
 mod web_search;
 mod words;
 
+#[cfg(test)]
+pub(crate) use self::upstreams::ModelTimeouts;
 pub(crate) use self::{
     approvals::ApprovalSettings,
     backup::BackupSettings,
+    keys::store_of_keys,
     mcp_files::McpSettings,
-    models::{
-        DEFAULT_MODEL, Demo, Kind, ModelSettings, OtherNames, Provider, ServedModels, ToolCalling,
-    },
+    model_kind::Kind,
+    models::{DEFAULT_MODEL, Demo, ModelSettings, OtherNames, Provider, ServedModels, ToolCalling},
     run::RunSettings,
     serve::ServeSettings,
     tool_servers::filled,
+    upstreams::UpstreamSettings,
     words::{did_you_mean, is_http_url},
 };

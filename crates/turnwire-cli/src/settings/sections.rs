@@ -1,26 +1,27 @@
 //! The sections of `turnwire.toml`, each validated by its own module.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use serde::Deserialize;
 use toml::Value;
+use turnwire_stores::StoreOptions;
 use turnwire_tools::EgressOptions;
 
 use super::{
     approvals::{ApprovalSettings, approvals},
     egress::egress,
     embeddings::EmbeddingsSection,
-    file::{RawTable, SettingsFile, read_table, table_of},
+    file::{RawTable, SettingsFile, all_of, read_table, table_of},
     functions::{NamedFunction, named_functions},
     limits::{LimitsSection, limits},
     mcp::{McpSection, mcp},
-    models::{NamedModel, named_models},
+    models::{NamedModel, complete_timeouts, named_models},
     server::ServerSection,
     store::StoreSection,
     tool_servers::{NamedServer, named_servers},
     web_search::WebSearchSection,
 };
-use crate::exit::Problem;
+use crate::{environment::Environment, exit::Problem};
 
 #[derive(Default)]
 pub(super) struct Sections {
@@ -70,7 +71,7 @@ impl Sections {
         let most = section("limits", most);
         let asking = section("approvals", asking);
         let (store, fanout) = (section("store", store), section("fanout", fanout));
-        Ok(Self {
+        let mut sections = Self {
             models: named_models(models.unwrap_or_default(), mistakes),
             server: ServerSection::read(server.unwrap_or_default(), mistakes),
             tool_servers: named_servers(servers.unwrap_or_default(), mistakes),
@@ -82,8 +83,26 @@ impl Sections {
             limits: limits(most.unwrap_or_default(), mistakes),
             approvals: approvals(asking.unwrap_or_default(), mistakes),
             store: StoreSection::read(store, fanout, mistakes),
-        })
+        };
+        complete_timeouts(&mut sections.models, sections.limits.runs.model_silence, mistakes);
+        Ok(sections)
     }
+}
+
+/// Reads the store from environment and file, for commands that need nothing else. `None`: it is
+/// in memory.
+pub(super) fn store_alone(
+    file: Option<&Path>,
+    environment: &Environment,
+) -> Result<Option<StoreOptions>, Problem> {
+    let file = SettingsFile::find(file)?;
+    let (mut in_file, mut in_environment) = (Vec::new(), Vec::new());
+    let sections = Sections::read(file.as_ref(), &mut in_file)?;
+    let store = sections.store.options(false, environment, &mut in_file, &mut in_environment);
+    if in_file.is_empty() && in_environment.is_empty() {
+        return Ok(store);
+    }
+    Err(all_of(in_file, in_environment, file.as_ref()))
 }
 
 /// The file as written.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::settings::{
-    OtherNames, Provider,
+    OtherNames,
     models::Demo,
     testing::{check_problem, demo_settings, file},
 };
@@ -45,9 +45,12 @@ fn models(
     let others = match others {
         OtherNames::Refused => "refused".to_owned(),
         OtherNames::AnsweredBy(name) => format!("answered by {name}"),
-        OtherNames::PassedOn(Provider { base_url, model: None, .. }) => format!("to {base_url}"),
-        OtherNames::PassedOn(provider) => panic!("another name is sent: {provider:?}"),
+        OtherNames::PassedOn(provider) => {
+            assert!(provider.passes_names_on(), "another name is sent: {provider:?}");
+            format!("to {}", provider.addresses())
+        }
     };
+    let default_name = default_name.unwrap_or_else(|| "none".to_owned());
     (default_name, named.into_keys().collect(), others)
 }
 
@@ -126,6 +129,21 @@ fn all_models_are_served_and_other_names_where_they_are_known() {
     );
     let variables = [("BIG_KEY", "k"), ("TURNWIRE_MODEL", "small")];
     assert_eq!(models(THREE, &variables, None).0, "small");
+}
+
+/// With several models and no default one, every request names its model.
+#[test]
+fn no_model_has_to_be_the_default() {
+    let two = THREE.replace("[models.default]", "[models.other]");
+    let names = || vec!["big".to_owned(), "other".into(), "small".into()];
+    let variables = [("BIG_KEY", "k")];
+    assert_eq!(models(&two, &variables, None), ("none".into(), names(), "refused".into()));
+    assert_eq!(models(&two, &variables, Some("small")).0, "small");
+    let variables = [("BIG_KEY", "k"), ("OPENAI_BASE_URL", "http://variable/v1")];
+    assert_eq!(
+        models(&two, &variables, None),
+        ("default".into(), names(), "to http://variable/v1".into())
+    );
 }
 
 #[test]
@@ -260,7 +278,7 @@ fn the_example_is_without_mistakes() {
     std::fs::write(servers.path(), "{ \"mcpServers\": {} }").unwrap();
     let all = all.join("\n").replace("mcp.json", servers.path().to_str().unwrap());
     let served = settings(&all, &variables, None).unwrap();
-    assert_eq!(served.models.named.len(), 3);
+    assert_eq!(served.models.named.len(), 4);
     assert_eq!(served.tool_servers.len(), 5);
     assert_eq!(served.auth.api_keys, ["something"]);
     assert!(served.web_search.is_some());

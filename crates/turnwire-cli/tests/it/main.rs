@@ -16,10 +16,12 @@ mod choices;
 mod completions;
 mod doctor;
 mod exit_codes;
+mod fake_upstream;
 mod follow;
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod functions;
+mod keys;
 mod mcp;
 mod odd_ids;
 mod pipes;
@@ -30,4 +32,5 @@ mod settings;
 mod terminal;
 mod tool_servers;
 mod toy;
+mod upstreams;
 mod world;

@@ -4,6 +4,7 @@
 //! Each trait lists the guarantees of an implementation. For the storage traits, a conformance
 //! suite in `turnwire-testkit` has one test per guarantee.
 
+mod api_keys;
 mod blob_store;
 mod filter;
 mod indexing;
@@ -20,6 +21,7 @@ mod tool;
 mod tool_servers;
 mod workers;
 
+pub use api_keys::{ApiKey, ApiKeys, MAX_API_KEYS, Scope, UnknownScope};
 pub use blob_store::{BlobError, BlobStore};
 pub use filter::{Comparison, Filter, FilterMistake};
 pub use indexing::{

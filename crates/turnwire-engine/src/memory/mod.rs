@@ -4,6 +4,7 @@
 //! deleted above a count and a size limit, so that memory does not grow with every run.
 //! Conversations are never deleted; a program with an unbounded number of them needs another store.
 
+mod api_keys;
 mod blobs;
 mod journal;
 mod pins;
@@ -15,6 +16,7 @@ use std::{collections::VecDeque, io};
 use serde::Serialize;
 use turnwire_contract::RunId;
 
+pub use api_keys::MemoryApiKeys;
 pub use blobs::MemoryBlobStore;
 pub use journal::MemoryJournal;
 pub use pins::MemoryPins;

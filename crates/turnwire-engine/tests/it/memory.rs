@@ -6,7 +6,9 @@ use turnwire_contract::{
     BlobError, BlobStore, Event, Item, Journal, NewRun, RecordedEvent, RunId, RunOutcome,
     RunRecords, RunRequest, Seq, TenantId, Timestamp, Usage,
 };
-use turnwire_engine::{ClockAndIds, MemoryBlobStore, MemoryJournal, MemoryRunStore, MemoryShares};
+use turnwire_engine::{
+    ClockAndIds, MemoryApiKeys, MemoryBlobStore, MemoryJournal, MemoryRunStore, MemoryShares,
+};
 use turnwire_testkit::conformance;
 
 /// C1, C2, C3, C11 as far as memory goes.
@@ -33,6 +35,12 @@ async fn the_lists_of_runs_keep_their_promises() {
 #[tokio::test]
 async fn the_shares_keep_their_promises() {
     conformance::shares::check(&MemoryShares::default()).await;
+}
+
+/// A16 as far as memory goes.
+#[tokio::test]
+async fn the_api_keys_keep_their_promises() {
+    conformance::api_keys::check(&MemoryApiKeys::default()).await;
 }
 
 /// R17, A1 as far as memory goes.

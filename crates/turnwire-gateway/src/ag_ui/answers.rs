@@ -13,11 +13,12 @@ use super::{
     stream::{Progress, StreamOptions, stream_of},
 };
 use crate::{
+    answers::GivenReply,
     api_error::ApiError,
     app::App,
     auth::Caller,
     body::typed,
-    run_calls::{approval, taken},
+    run_calls::approval,
     runs::find,
     streaming::{CancelOnDrop, follow_while_it_runs},
 };
@@ -102,7 +103,7 @@ async fn give(
     answer: &InterruptAnswer,
     source: &str,
 ) -> Result<(), ApiError> {
-    let (runs, tenant, run_id) = (app.runs(), caller.tenant(), &answer.id.run_id);
+    let run_id = &answer.id.run_id;
     let payload_param = format!("{}.payload", answer.param);
     let is_resolved = answer.status == ResumeStatus::Resolved;
     match &answer.id.target {
@@ -112,15 +113,14 @@ async fn give(
             let reason = payload.reason.unwrap_or_default();
             let remember = payload.remember == Some(true);
             let decision = approval(is_approved, reason, payload.arguments, remember).by(source);
-            let given = runs.answer(tenant, run_id, call_id, decision).await;
-            taken(given, &format!("{payload_param}.arguments"))
+            let param = format!("{payload_param}.arguments");
+            app.answer(caller, run_id, call_id, decision, &param).await
         }
         InterruptTarget::Input(call_id, input_id) => {
             let content = answer.payload.clone();
             let reply = if is_resolved { Reply::Accepted { content } } else { Reply::Cancelled };
-            let input_id = Some(input_id.clone());
-            let given = runs.reply(tenant, run_id, call_id, input_id, reply, source).await;
-            taken(given, &payload_param)
+            let reply = GivenReply { input_id: Some(input_id.clone()), reply, by: source };
+            app.reply(caller, run_id, call_id, reply, &payload_param).await
         }
     }
 }

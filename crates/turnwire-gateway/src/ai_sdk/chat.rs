@@ -28,7 +28,6 @@ use crate::{
     client_tools::{read_client_tools, with_client_tools},
     idempotency::{IdempotencyKey, KeyedBody},
     query::QueryParams,
-    run_calls::taken,
     streaming::follow_while_it_runs,
 };
 
@@ -159,8 +158,7 @@ async fn approve(
     }
     let run_id = asked_run(app, caller, request, answers).await?;
     for GivenAnswer { call_id, answer, .. } in answers {
-        let answered = app.runs().answer(caller.tenant(), &run_id, call_id, answer.clone()).await;
-        match taken(answered, "messages") {
+        match app.answer(caller, &run_id, call_id, answer.clone(), "messages").await {
             // Somebody was quicker, or the request has expired. The stream says how it was decided.
             Err(error) if error.code == "already_answered" => {}
             other => other?,

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
-use turnwire_contract::RunId;
+use turnwire_contract::{RunId, Scope};
 use turnwire_surfaces::{
     ai_sdk::{Dialect, UiChunk},
     wire_json,
@@ -71,9 +71,9 @@ pub(super) async fn connect(
     })?;
     let limits = Arc::clone(&permit.limits);
     let dialect = params.dialect().unwrap_or(Dialect::V7);
-    Ok(permit.upgrade(&app.clone(), upgrade, async move |socket| {
+    Ok(permit.upgrade(&app.clone(), &caller.clone(), upgrade, async move |socket| {
         let mut chats = ChatSocket {
-            socket: ClientSocket::new(app.clone(), socket, limits),
+            socket: ClientSocket::new(app.clone(), &caller, socket, limits),
             app,
             caller,
             dialect,
@@ -304,6 +304,7 @@ async fn send(
 
 /// Finds the run in progress of a chat.
 async fn resume(app: &App, caller: &Caller, chat_id: &str, dialect: Dialect, skip: u64) -> Opened {
+    caller.ensure(Scope::RunsRead)?;
     let Some(name) = in_progress(app, caller, chat_id, Some(dialect)).await? else {
         return Ok(None);
     };

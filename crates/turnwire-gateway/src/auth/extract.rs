@@ -3,48 +3,50 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::FromRequestParts,
+    extract::{FromRequestParts, MatchedPath},
     http::{StatusCode, request::Parts},
 };
 use serde::Deserialize;
-use turnwire_contract::TenantId;
 
-use super::{Caller, MetricsReader, PROBES, SharedReader};
+use super::{Caller, MetricsReader, PROBES, SharedReader, identity::Identity, scopes};
 use crate::{
-    admission::KeyDigest, api_error::ApiError, app::App, connection::HeldPermits,
-    connection_permit::ConnectionPermit, limits::MAX_CONNECTIONS, path::PathParams, shares,
+    api_error::ApiError,
+    app::App,
+    connection::HeldPermits,
+    connection_permit::ConnectionPermit,
+    limits::MAX_CONNECTIONS,
+    path::{PathParams, nothing_here},
+    shares,
 };
 
 impl FromRequestParts<App> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let (tenant, key) = app.auth().identify(&parts.headers)?;
-        Self::admit(parts, app, tenant, key)
+        let identity = app.auth().identify(&parts.headers).await?;
+        let route = parts.extensions.get::<MatchedPath>();
+        let needed = route.and_then(|path| scopes::needed(&parts.method, path.as_str()));
+        identity.ensure(needed.ok_or_else(nothing_here)?)?;
+        Self::admit(parts, app, identity)
     }
 }
 
 impl Caller {
     /// A caller who has shown who they are, within the limits on connections.
-    fn admit(
-        parts: &Parts,
-        app: &App,
-        tenant: TenantId,
-        key: Option<KeyDigest>,
-    ) -> Result<Self, ApiError> {
+    fn admit(parts: &Parts, app: &App, identity: Arc<Identity>) -> Result<Self, ApiError> {
         // From here on the connection counts as authenticated.
         let has_room =
             parts.extensions.get::<ConnectionPermit>().is_none_or(ConnectionPermit::note_known);
         if !has_room && !PROBES.contains(&parts.uri.path()) {
             return Err(server_full());
         }
-        let permit = app.admission().admit_connection(key)?;
-        let permit = Arc::new(permit);
-        // A stream outlives its handler, so the response body holds the permit.
+        let permit = Arc::new(app.admission().admit_connection(identity.key)?);
+        // A stream outlives its handler, so the response body holds the permit, and ends with the
+        // key.
         if let Some(held) = parts.extensions.get::<HeldPermits>() {
-            held.hold(Arc::clone(&permit));
+            held.hold(Arc::clone(&permit), identity.validity.clone());
         }
-        Ok(Self { tenant, key, _permit: permit })
+        Ok(Self { identity, _permit: permit })
     }
 }
 
@@ -52,8 +54,8 @@ impl FromRequestParts<App> for MetricsReader {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        if app.auth().has_metrics_token(&parts.headers)? {
-            Caller::admit(parts, app, TenantId::default(), None)?;
+        if app.auth().has_metrics_token(&parts.headers).await? {
+            Caller::admit(parts, app, Arc::new(Identity::of_anybody()))?;
         } else {
             Caller::from_request_parts(parts, app).await?;
         }
@@ -74,7 +76,8 @@ impl FromRequestParts<App> for SharedReader {
         let PathParams(ShareToken { token }) =
             PathParams::<ShareToken>::from_request_parts(parts, app).await?;
         let share = shares::check(app, &token).await?;
-        let caller = Caller::admit(parts, app, share.tenant.clone(), None)?;
+        let caller =
+            Caller::admit(parts, app, Arc::new(Identity::of_reader(share.tenant.clone())))?;
         Ok(Self { caller, share })
     }
 }

@@ -8,8 +8,8 @@ use std::{
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use turnwire_contract::{
-    AskBefore, CallId, CollectionId, ConversationId, Entry, Item, RunId, RunRequest, ServerUse,
-    StoreError, ToolChoice, ToolKind, ToolSpec,
+    AskBefore, CallId, CollectionId, ConversationId, Entry, Item, RunId, RunRequest, Scope,
+    ServerUse, StoreError, ToolChoice, ToolKind, ToolSpec,
 };
 use turnwire_engine::StartError;
 use turnwire_surfaces::responses::{echo, ids};
@@ -85,6 +85,9 @@ pub(super) async fn prepare(
     request::check_calls(&history, &input.items)?;
     let asked = asked_about(&input, &prior.entries);
     let call_of = |id: &str| asked.get(id).cloned();
+    if !input.answers.is_empty() {
+        caller.ensure(Scope::Approve)?;
+    }
     let first_calls = request::take_first_calls(&history, &mut input, call_of)?;
 
     let requested_tools = read_tools(app, &request)?;
@@ -128,7 +131,7 @@ pub(super) async fn prepare(
 /// The model to use: the requested one, or the fallback for unknown names.
 pub(crate) fn model_for(app: &App, asked: Option<&str>) -> Result<String, ApiError> {
     let options = app.options();
-    let name = asked.unwrap_or(&options.default_model);
+    let name = asked.or(options.default_model.as_deref()).ok_or_else(|| app.no_model_named())?;
     if app.runs().knows_model(name) {
         return Ok(name.to_owned());
     }
@@ -292,6 +295,9 @@ fn with_settings(spec: &ToolSpec, settings: Value) -> Arc<ToolSpec> {
 
 async fn check_collections(app: &App, caller: &Caller, settings: &Value) -> Result<(), ApiError> {
     let named = settings.get("vector_store_ids").and_then(Value::as_array);
+    if named.is_some_and(|ids| !ids.is_empty()) {
+        caller.ensure(Scope::Files)?;
+    }
     for id in named.into_iter().flatten().filter_map(Value::as_str) {
         let found = app.library().collection(caller.tenant(), &CollectionId::new(id)).await;
         found.map_err(|_| ApiError::not_found("Vector store", id).about("tools"))?;
@@ -336,6 +342,10 @@ fn find_server(
              server; leave out `headers` and `authorization`."
         );
         return Err(ApiError::bad_request("unsupported_parameter", message).about(param));
+    }
+    // Whoever asks for no approvals approves beforehand.
+    if url.is_some() && ask_before.as_ref().is_some_and(|before| *before != AskBefore::Everything) {
+        caller.ensure(Scope::Approve)?;
     }
     let ask_before = ask_before.unwrap_or(unless_said);
     Ok(ServerUse { label, url, allowed, ask_before })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use turnwire_contract::{Entry, FileId, Item, ItemId, LibraryAddress, ToolKind};
+use turnwire_contract::{Entry, FileId, Item, ItemId, LibraryAddress, Scope, ToolKind};
 use turnwire_surfaces::responses::ids;
 
 use super::request::{FoundFile, References, ResolvedReferences};
@@ -46,6 +46,9 @@ pub(crate) async fn resolve_references(
                 references_found.items.insert(id, items);
             }
         }
+    }
+    if !references.files.is_empty() {
+        caller.ensure(Scope::Files)?;
     }
     for (id, n_mentions) in mentions(&mut references.files) {
         let file_id = FileId::new(id.as_str());

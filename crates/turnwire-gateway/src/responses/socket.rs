@@ -7,6 +7,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
@@ -100,7 +101,7 @@ pub(super) async fn connect(
     let Ok(upgrade) = upgrade else { return Err(not_by_get().await) };
     let (profile, limits) = (profile(&headers, &params)?, Arc::clone(&permit.limits));
     let upgrade = upgrade.protocols(["realtime", "turnwire"]);
-    Ok(permit.upgrade(&app.clone(), upgrade, move |socket| {
+    Ok(permit.upgrade(&app.clone(), &caller.clone(), upgrade, move |socket| {
         let gone = CancellationToken::new();
         let (out, writer) = outbox(app.clone(), limits.write_time, gone.clone());
         let connection = ResponsesSocket {
@@ -152,6 +153,8 @@ enum CloseReason {
     Unreadable(CloseFrame),
     /// The connection reached its maximum age.
     Expired,
+    /// The key of the client was revoked or has expired.
+    KeyEnded,
     /// The server shuts down.
     ShuttingDown,
 }
@@ -160,6 +163,8 @@ async fn serve(connection: Arc<ResponsesSocket>, writer: Writer, socket: WebSock
     let _open = connection.app.metrics().stream("socket");
     let (sink, mut source) = socket.split();
     let gone = connection.gone.clone();
+    // However this ends, nothing more is sent and started.
+    let _gone_at_the_end = gone.clone().drop_guard();
     let (writing, responses) = (TaskTracker::new(), TaskTracker::new());
     let writer = writing.spawn(writer.write_all(sink));
     let mut queues = StreamQueues::new();
@@ -172,6 +177,7 @@ async fn serve(connection: Arc<ResponsesSocket>, writer: Writer, socket: WebSock
     let close = match reason {
         CloseReason::Gone | CloseReason::ClosedByClient => None,
         CloseReason::TooFast => Some((None, websocket::too_fast())),
+        CloseReason::KeyEnded => Some((None, websocket::invalid_key())),
         CloseReason::Unreadable(frame) => Some((None, frame)),
         CloseReason::Expired => {
             let minutes = connection.limits.socket_time.as_secs() / 60;
@@ -237,12 +243,14 @@ impl ResponsesSocket {
         tasks: &TaskTracker,
     ) -> CloseReason {
         let until = Instant::now() + self.limits.socket_time;
+        let mut key_ended = pin!(websocket::key_ended(&self.caller));
         let (metrics, mut rate) =
             (self.app.metrics(), RateLimit::new(self.limits.socket_messages_per_second));
         loop {
             let message = tokio::select! {
                 biased;
                 () = self.gone.cancelled() => return CloseReason::Gone,
+                () = &mut key_ended => return CloseReason::KeyEnded,
                 () = self.app.closing().cancelled() => return CloseReason::ShuttingDown,
                 () = sleep_until(until) => return CloseReason::Expired,
                 message = source.next() => message,

@@ -39,6 +39,7 @@ mod run_list;
 mod shares;
 mod stored;
 mod stuck;
+mod tenants;
 mod text;
 mod upstream;
 mod world;

@@ -38,7 +38,14 @@ fn asks() -> Event {
 
 fn answers(decision: Decision, by: &str) -> Event {
     let (arguments, by) = (None, Some(by.to_owned()));
-    Event::ApprovalResolved { call_id: call_id(), decision, arguments, remember: false, by }
+    Event::ApprovalResolved {
+        call_id: call_id(),
+        decision,
+        arguments,
+        remember: false,
+        by,
+        actor: None,
+    }
 }
 
 /// Frames without their times and our own metadata, one per line.
@@ -321,6 +328,7 @@ fn one_request_answers_several_questions_in_one_run() {
         arguments: None,
         remember: false,
         by: Some(origin::source("run-b")),
+        actor: None,
     };
     let denied = || ToolOutcome::Denied { reason: String::new() };
     let story = from_a_client()

@@ -1,5 +1,6 @@
 //! One test per guarantee of a port. Every adapter runs the whole suite.
 
+pub mod api_keys;
 pub mod blob_store;
 pub mod journal;
 pub mod library;

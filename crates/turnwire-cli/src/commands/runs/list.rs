@@ -2,10 +2,9 @@
 
 use serde_json::Value;
 
-use super::{
-    Output, one_line, short_time,
+use super::super::{
+    output::{Output, one_line, short_time, word},
     table::{Row, Table},
-    word,
 };
 use crate::{
     args::RunsListArguments,

@@ -4,15 +4,16 @@
 mod list;
 mod share;
 mod show;
-mod table;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
-use console::Term;
 use serde_json::{Value, json};
-use turnwire_surfaces::{clean, wire_json_pretty, words};
+use turnwire_surfaces::words;
 
-use super::watched::runtime;
+use super::{
+    output::{Output, one_line, word},
+    watched::runtime,
+};
 use crate::{
     args::{ApproveArguments, RunsArguments, RunsCommand, RunsOneArguments},
     environment::Environment,
@@ -44,7 +45,7 @@ fn execute(
     paint: Paint,
 ) -> Result<Exit, Problem> {
     let client = connect(common.server.server.as_ref(), environment, paint)?;
-    let output = Output { paint, json: common.json, width: width_of_stdout() };
+    let output = Output::new(paint, common.json);
     runtime()?.block_on(async {
         match command {
             RunsCommand::List(arguments) => list::list(&client, arguments, output).await,
@@ -58,30 +59,6 @@ fn execute(
             }
         }
     })
-}
-
-/// How results are printed, to standard output.
-#[derive(Debug, Clone, Copy)]
-struct Output {
-    paint: Paint,
-    json: bool,
-    /// Width of the terminal; none in a pipe, where lines have any length.
-    width: Option<usize>,
-}
-
-impl Output {
-    /// Prints the answer of the server, or what it means.
-    fn print(self, answer: &Value, words: impl FnOnce() -> String) {
-        let text = if self.json { wire_json_pretty(answer) } else { words() };
-        // A closed standard output is not an error.
-        let _ = writeln!(io::stdout().lock(), "{text}");
-    }
-}
-
-fn width_of_stdout() -> Option<usize> {
-    let terminal = Term::stdout();
-    let size = io::stdout().is_terminal().then(|| terminal.size_checked()).flatten();
-    size.map(|(_, columns)| usize::from(columns))
 }
 
 async fn cancel(
@@ -145,19 +122,4 @@ async fn only_waiting(client: &ServerClient, run_id: &str) -> Result<String, Pro
             Err(Problem { details: lines.collect(), ..problem })
         }
     }
-}
-
-/// A text field of a JSON object; empty if it has none.
-fn word<'a>(object: &'a Value, key: &str) -> &'a str {
-    object.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// Text of a server on one line, without control characters.
-fn one_line(text: &str) -> String {
-    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// A time as people read it, in UTC: `2026-11-16 16:05`.
-fn short_time(time: &str) -> String {
-    one_line(time).get(..16).map(|time| time.replace('T', " ")).unwrap_or_default()
 }

@@ -4,9 +4,8 @@ use serde_json::Value;
 use turnwire_surfaces::{clean, words};
 
 use super::{
-    Output,
+    super::output::{Output, one_line, short_time, word},
     list::{colour_of, status_word},
-    one_line, short_time, word,
 };
 use crate::{
     exit::{Exit, Problem},

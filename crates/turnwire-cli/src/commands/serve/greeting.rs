@@ -12,10 +12,18 @@ use crate::{
     wiring::FINISHED_RUNS_KEPT,
 };
 
+/// What the lines tell beyond the settings.
+#[derive(Debug, Default)]
+pub(super) struct Served<'a> {
+    pub(super) tools: Vec<&'a str>,
+    /// Whether requests need a key, of the settings or of the store.
+    pub(super) needs_key: bool,
+}
+
 pub(super) fn lines(
     address: SocketAddr,
     settings: &ServeSettings,
-    tools: &[&str],
+    served: &Served<'_>,
     paint: Paint,
 ) -> Vec<String> {
     let place = reachable(address);
@@ -31,7 +39,7 @@ pub(super) fn lines(
         row("Runs", format!("http://{place}/v1/runs")),
         row("OpenAPI", format!("http://{place}/openapi.json")),
         row("Models", models(&settings.models)),
-        row("Tools", tools.join(", ")),
+        row("Tools", served.tools.join(", ")),
     ];
     let demo = settings.models.demo().map(|_| demo::SERVERS);
     let demo = demo.into_iter().flatten();
@@ -42,9 +50,9 @@ pub(super) fn lines(
     if !servers.is_empty() {
         lines.push(row("Tool servers", servers.join(", ")));
     }
-    lines.push(row("Keys", keys(settings.auth.api_keys.len())));
+    lines.push(row("Keys", keys(settings.auth.api_keys.len(), served.needs_key)));
     lines.push(row("Kept", kept(settings.store.as_ref())));
-    let key = if settings.auth.api_keys.is_empty() { "none" } else { "…" };
+    let key = if served.needs_key { "…" } else { "none" };
     lines.push(format!(
         "Point an OpenAI SDK at it: OPENAI_BASE_URL=http://{place}/v1 OPENAI_API_KEY={key}"
     ));
@@ -87,28 +95,34 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 
 fn models(models: &ServedModels) -> String {
     let ServedModels { named, others, default_name, .. } = models;
-    let more = named.keys().filter(|name| *name != default_name).map(String::as_str);
-    let default = format!("{default_name} (default)");
-    let names: Vec<&str> = [default.as_str()].into_iter().chain(more).collect();
+    let more = named.keys().filter(|name| Some(*name) != default_name.as_ref()).cloned();
+    let default = default_name.iter().map(|name| format!("{name} (default)"));
+    let names: Vec<String> = default.chain(more).collect();
     let names = names.join(", ");
     match others {
+        OtherNames::Refused if default_name.is_none() => {
+            format!("{names}; a request has to name one")
+        }
         OtherNames::Refused => names,
         OtherNames::AnsweredBy(model) => format!("{names}; `{model}` answers for any other name"),
-        OtherNames::PassedOn(provider) if default_name == DEFAULT_MODEL && named.is_empty() => {
-            let url = &provider.base_url;
+        OtherNames::PassedOn(provider)
+            if default_name.as_deref() == Some(DEFAULT_MODEL) && named.is_empty() =>
+        {
+            let url = provider.addresses();
             format!(
                 "every name goes to {url}; requests without one ask for `{DEFAULT_MODEL}`, \
                      unless --model names another"
             )
         }
         OtherNames::PassedOn(provider) => {
-            format!("{names}; any other name goes to {}", provider.base_url)
+            format!("{names}; any other name goes to {}", provider.addresses())
         }
     }
 }
 
-fn keys(n_keys: usize) -> String {
+fn keys(n_keys: usize, needs_key: bool) -> String {
     match n_keys {
+        0 if needs_key => "those of the store: `turnwire keys list`".to_owned(),
         0 => "none: every program on this machine may use it".to_owned(),
         1 => "1: send it as `Authorization: Bearer KEY`".to_owned(),
         n_keys => format!("{n_keys}: send one as `Authorization: Bearer KEY`"),

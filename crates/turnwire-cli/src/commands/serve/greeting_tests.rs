@@ -14,8 +14,13 @@ fn settings(variables: &[(&str, &str)], demo: bool) -> ServeSettings {
 }
 
 fn greeting(address: &str, settings: &ServeSettings) -> Vec<String> {
+    greeting_of(address, settings, !settings.auth.api_keys.is_empty())
+}
+
+fn greeting_of(address: &str, settings: &ServeSettings, needs_key: bool) -> Vec<String> {
     let paint = Paint::choose(ColorChoice::Never, &Environment::default(), false);
-    let lines = lines(address.parse().unwrap(), settings, &["file_search"], paint);
+    let served = Served { tools: vec!["file_search"], needs_key };
+    let lines = lines(address.parse().unwrap(), settings, &served, paint);
     lines.iter().map(|line| line.replace(env!("CARGO_PKG_VERSION"), "VERSION")).collect()
 }
 
@@ -42,6 +47,15 @@ fn the_demo_says_where_everything_is() {
             "Open the web view and ask: Check the release and clean the old branch",
         ]
     );
+}
+
+/// A server whose keys are in its store does not say that it needs none.
+#[test]
+fn keys_of_the_store_are_told() {
+    let lines = greeting_of("127.0.0.1:7878", &settings(&[], true), true);
+    let expected = "  Keys         those of the store: `turnwire keys list`";
+    assert!(lines.iter().any(|line| line == expected), "{lines:#?}");
+    assert!(!lines.iter().any(|line| line.contains("OPENAI_API_KEY=none")), "{lines:#?}");
 }
 
 #[test]

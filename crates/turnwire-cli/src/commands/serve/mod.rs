@@ -156,8 +156,9 @@ fn begin(
         let _ = stdout.flush();
     }
     let tools = app.runs().tools().specs();
-    let tools: Vec<&str> = tools.iter().map(|spec| spec.name.as_str()).collect();
-    for line in greeting::lines(address, settings, &tools, output.paint) {
+    let tools = tools.iter().map(|spec| spec.name.as_str()).collect();
+    let served = greeting::Served { tools, needs_key: app.auth().is_known_to_need_key() };
+    for line in greeting::lines(address, settings, &served, output.paint) {
         output.say(&line);
     }
 }
@@ -172,10 +173,13 @@ fn not_listening(error: ServerError) -> Problem {
             .hint(
                 "or name a variable that has one with api_keys_env under [server] in the settings",
             )
+            .hint("or create one in the store: turnwire keys create --name NAME")
             .hint(format!(
                 "or let only this machine in: turnwire serve --listen 127.0.0.1:{}",
                 address.port()
             )),
+        ServerError::Keys(_) => Problem::failure(error.to_string())
+            .hint("check [store] in the settings, or TURNWIRE_STORE_URL"),
         ServerError::Listen { ref cause, .. } => {
             let hint = match cause.kind() {
                 ErrorKind::AddrInUse => {

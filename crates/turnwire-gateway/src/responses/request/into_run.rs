@@ -47,6 +47,7 @@ pub fn into_run(request: CreateResponse, resolved: ResolvedRequest) -> RunReques
     }
     RunRequest {
         tenant: resolved.tenant,
+        asked_by: None,
         model: resolved.model,
         upstream_model: None,
         instructions: request.instructions,

@@ -54,6 +54,7 @@ fn everything_arrives() {
     let echo = super::echo(&request, "small");
     let expected = RunRequest {
         tenant: "t".into(),
+        asked_by: None,
         upstream_model: None,
         model: "small".into(),
         instructions: Some("Be brief.".into()),

@@ -1,0 +1,176 @@
+//! API keys: who may do what, for which tenant.
+
+use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{StoreError, TenantId, Timestamp};
+
+/// What a key allows. A key may have several scopes.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+pub enum Scope {
+    /// Read runs, responses, conversations, models and tool servers.
+    #[serde(rename = "runs:read")]
+    RunsRead,
+    /// Start, cancel, share and delete runs, and change conversations.
+    #[serde(rename = "runs:write")]
+    RunsWrite,
+    /// Answer approval requests and the questions of tools.
+    #[serde(rename = "approve")]
+    Approve,
+    /// Read and change files and vector stores.
+    #[serde(rename = "files")]
+    Files,
+    /// Read metrics.
+    #[serde(rename = "metrics")]
+    Metrics,
+    /// Manage the keys of the own tenant, and read its audit log.
+    #[serde(rename = "admin")]
+    Admin,
+    /// Manage the keys of every tenant, and read the whole audit log.
+    #[serde(rename = "operator")]
+    Operator,
+}
+
+impl Scope {
+    /// All scopes.
+    pub const ALL: [Self; 7] = [
+        Self::RunsRead,
+        Self::RunsWrite,
+        Self::Approve,
+        Self::Files,
+        Self::Metrics,
+        Self::Admin,
+        Self::Operator,
+    ];
+
+    /// Scopes of a key that names none: everything but the management of keys.
+    pub const USUAL: [Self; 4] = [Self::RunsRead, Self::RunsWrite, Self::Approve, Self::Files];
+
+    /// Returns the name, as it is written on the wire and on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RunsRead => "runs:read",
+            Self::RunsWrite => "runs:write",
+            Self::Approve => "approve",
+            Self::Files => "files",
+            Self::Metrics => "metrics",
+            Self::Admin => "admin",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A text that names no scope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a scope; there are runs:read, runs:write, approve, files, metrics, admin and operator"
+)]
+pub struct UnknownScope(pub String);
+
+impl FromStr for Scope {
+    type Err = UnknownScope;
+
+    fn from_str(text: &str) -> Result<Self, UnknownScope> {
+        let found = Self::ALL.into_iter().find(|scope| scope.as_str() == text);
+        found.ok_or_else(|| UnknownScope(text.to_owned()))
+    }
+}
+
+/// An API key. The key itself is not stored: it has 256 random bits, so its digest is enough to
+/// recognize it and useless for anything else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiKey {
+    /// ID of the key: `key_…`.
+    pub key_id: String,
+    /// Tenant whose data the key gives access to.
+    pub tenant: TenantId,
+    /// Part of the tenant that the key is used by. A label, not a boundary.
+    pub project: Option<String>,
+    /// Name chosen by the creator.
+    pub name: String,
+    /// First characters of the key, by which a person recognizes it.
+    pub prefix: String,
+    /// SHA-256 of the key, in hexadecimal.
+    pub digest: String,
+    /// What the key allows.
+    pub scopes: BTreeSet<Scope>,
+    /// Time of creation.
+    pub created_at: Timestamp,
+    /// Time after which the key is not valid.
+    pub expires_at: Option<Timestamp>,
+    /// Time of revocation. A revoked key stays in the list.
+    pub revoked_at: Option<Timestamp>,
+    /// Time of the last request with the key, give or take a minute.
+    pub last_used_at: Option<Timestamp>,
+    /// ID of the key that it was rotated to.
+    pub replaced_by: Option<String>,
+}
+
+impl ApiKey {
+    /// Whether the key is valid at `now`.
+    pub fn is_valid_at(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
+    }
+}
+
+/// Stores API keys.
+///
+/// Guarantees of an implementation:
+///
+/// * a key is found by its digest alone, and stays in the list after it expired or was revoked;
+/// * a change of a key is in [`changed_keys`](Self::changed_keys) for all users of the store;
+/// * a tenant, where one is given, bounds what is listed and changed.
+#[async_trait]
+pub trait ApiKeys: Send + Sync {
+    /// Stores a new key. Fails with [`Rejected`](StoreError::Rejected) if the tenant has
+    /// [`MAX_API_KEYS`] valid keys.
+    async fn create_key(&self, key: ApiKey) -> Result<(), StoreError>;
+
+    /// Stores `new` in place of the valid key `key_id`, which stays valid until `until` at the
+    /// longest; if that is not later than the creation of `new`, it is revoked. Both or neither.
+    /// Returns whether there was such a key. A key is rotated once.
+    async fn rotate_key(
+        &self,
+        key_id: &str,
+        until: Timestamp,
+        new: ApiKey,
+    ) -> Result<bool, StoreError>;
+
+    /// Revokes a key at `now`. Returns it as it is then; `None` if there is no such key.
+    async fn revoke_key(
+        &self,
+        tenant: Option<&TenantId>,
+        key_id: &str,
+        now: Timestamp,
+    ) -> Result<Option<ApiKey>, StoreError>;
+
+    /// Returns the keys of one tenant or of all, oldest first.
+    async fn list_keys(&self, tenant: Option<&TenantId>) -> Result<Vec<ApiKey>, StoreError>;
+
+    /// Returns the key with this digest, valid or not.
+    async fn find_key(&self, digest: &str) -> Result<Option<ApiKey>, StoreError>;
+
+    /// Whether a key was ever created.
+    async fn has_keys(&self) -> Result<bool, StoreError>;
+
+    /// Returns the keys that were rotated or revoked within the last `within`, by the clock of the
+    /// store.
+    async fn changed_keys(&self, within: Duration) -> Result<Vec<ApiKey>, StoreError>;
+
+    /// Records the last uses of keys, by their IDs.
+    async fn note_uses(&self, uses: &[(String, Timestamp)]) -> Result<(), StoreError>;
+}
+
+/// Maximum number of valid keys of a tenant.
+pub const MAX_API_KEYS: usize = 10_000;

@@ -1,0 +1,634 @@
+//! Whose data a key opens, and what it allows: every route of the document, for every kind of
+//! caller.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, future::join_all};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio_tungstenite::{
+    connect_async,
+    tungstenite::{Message, client::IntoClientRequest},
+};
+use turnwire_contract::{Scope, TenantId, Timestamp};
+use turnwire_gateway::NewApiKey;
+use turnwire_models::{Scripted, Turn};
+use turnwire_testkit::{Behaviour, FakeTool};
+
+use crate::world::{Plan, World};
+
+/// Everything but the management of other tenants.
+const OF_ONE_TENANT: [Scope; 6] =
+    [Scope::RunsRead, Scope::RunsWrite, Scope::Approve, Scope::Files, Scope::Metrics, Scope::Admin];
+
+/// A key in the store of the server.
+async fn new_key(world: &World, tenant: &str, scopes: impl IntoIterator<Item = Scope>) -> TestKey {
+    key_until(world, tenant, scopes, None).await
+}
+
+struct TestKey {
+    key_id: String,
+    text: String,
+}
+
+async fn key_until(
+    world: &World,
+    tenant: &str,
+    scopes: impl IntoIterator<Item = Scope>,
+    expires_at: Option<Timestamp>,
+) -> TestKey {
+    let new = NewApiKey {
+        tenant: TenantId::from(tenant),
+        project: Some("tests".to_owned()),
+        name: format!("of {tenant}"),
+        scopes: scopes.into_iter().collect(),
+        created_at: world.app.runs().now(),
+        expires_at,
+    };
+    let (record, text) = new.make().unwrap();
+    let key_id = record.key_id.clone();
+    world.app.runs().api_keys().create_key(record).await.unwrap();
+    TestKey { key_id, text }
+}
+
+/// A request with a key, and its answer.
+async fn ask(
+    world: &World,
+    key: &str,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> (StatusCode, Value) {
+    let mut request = world.request(method, path).bearer_auth(key);
+    if let Some(body) = body {
+        request = request.json(body);
+    }
+    let response = request.send().await.unwrap();
+    let status = response.status();
+    if status == StatusCode::OK && path.ends_with("/changes") {
+        // It has no end.
+        return (status, Value::Null);
+    }
+    let text = response.text().await.unwrap();
+    (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+async fn made(world: &World, key: &str, path: &str, body: Value) -> Value {
+    let (status, made) = ask(world, key, Method::POST, path, Some(&body)).await;
+    assert_eq!(status, StatusCode::OK, "{path}: {made:#}");
+    made
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+/// Objects of a tenant, by the names of the path parameters.
+async fn objects(world: &World, key: &TestKey) -> BTreeMap<&'static str, String> {
+    let key_id = key.key_id.clone();
+    let key = key.text.as_str();
+    let conversation = text(&made(world, key, "/v1/conversations", json!({})).await["id"]);
+    let asked = json!({ "input": "?", "conversation": conversation, "store": true });
+    let response = text(&made(world, key, "/v1/responses", asked).await["id"]);
+    let (_, runs) = ask(world, key, Method::GET, "/v1/runs", None).await;
+    let run = text(&runs["data"][0]["run_id"]);
+    let items = format!("/v1/conversations/{conversation}/items");
+    let (_, items) = ask(world, key, Method::GET, &items, None).await;
+    let share = made(world, key, &format!("/v1/runs/{run}/share"), json!({})).await;
+    let form = "--b\r\ncontent-disposition: form-data; name=purpose\r\n\r\nassistants\r\n--b\r\n\
+                content-disposition: form-data; name=file; filename=a.txt\r\n\r\nA secret.\r\n--b--\r\n";
+    let upload = world
+        .request(Method::POST, "/v1/files")
+        .bearer_auth(key)
+        .header("content-type", "multipart/form-data; boundary=b")
+        .body(form);
+    let file: Value = upload.send().await.unwrap().json().await.unwrap();
+    let file = text(&file["id"]);
+    let store = made(world, key, "/v1/vector_stores", json!({ "file_ids": [file] })).await;
+    let store = text(&store["id"]);
+    let batches = format!("/v1/vector_stores/{store}/file_batches");
+    let batch = made(world, key, &batches, json!({ "file_ids": [file] })).await;
+    BTreeMap::from([
+        ("run_id", run),
+        ("response_id", response),
+        ("conversation_id", conversation),
+        ("item_id", text(&items["data"][0]["id"])),
+        ("share_id", text(&share["share_id"])),
+        ("file_id", file),
+        ("vector_store_id", store),
+        ("batch_id", text(&batch["id"])),
+        ("key_id", key_id),
+        ("call_id", "call_1".to_owned()),
+        ("chat_id", "chat_1".to_owned()),
+        ("model", "default".to_owned()),
+        ("server_name", "none".to_owned()),
+        ("tool_name", "none".to_owned()),
+    ])
+}
+
+/// An operation of the document.
+#[derive(Debug, Clone)]
+struct Route {
+    method: Method,
+    template: String,
+    scope: Option<Scope>,
+}
+
+impl Route {
+    /// The path, with the parameters filled in.
+    fn path(&self, ids: &BTreeMap<&'static str, String>) -> String {
+        let parts = self.template.split('/').map(|part| {
+            let name = part.strip_prefix('{').and_then(|part| part.strip_suffix('}'));
+            name.map_or(part, |name| {
+                ids.get(name).unwrap_or_else(|| panic!("no {name} to try {self:?} with")).as_str()
+            })
+        });
+        parts.collect::<Vec<_>>().join("/")
+    }
+
+    /// A body that is good enough to reach the object that the path names.
+    fn body(&self, ids: &BTreeMap<&str, String>) -> Option<Value> {
+        if self.method != Method::POST {
+            return None;
+        }
+        let last = self.template.rsplit('/').next().unwrap();
+        Some(match last {
+            "items" => json!({ "items": [{ "role": "user", "content": "?" }] }),
+            "approve" => json!({ "decision": "approve" }),
+            "input" => json!({ "action": "decline" }),
+            "{conversation_id}" => json!({ "metadata": {} }),
+            "{file_id}" => json!({ "attributes": {} }),
+            "files" => json!({ "file_id": ids["file_id"] }),
+            "file_batches" => json!({ "file_ids": [ids["file_id"]] }),
+            "search" => json!({ "query": "secret" }),
+            "keys" => json!({ "name": "another" }),
+            _ => json!({}),
+        })
+    }
+
+    /// Whether the path names something that belongs to a tenant.
+    fn names_an_object(&self) -> bool {
+        let of_all = ["{model}", "{server_name}", "{tool_name}", "{call_id}", "{chat_id}"];
+        self.template.split('/').any(|part| part.starts_with('{') && !of_all.contains(&part))
+    }
+}
+
+fn routes() -> Vec<Route> {
+    let document = serde_json::to_value(turnwire_gateway::openapi::document()).unwrap();
+    let mut routes = Vec::new();
+    for (template, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+            let scope = operation["security"][0]["api_key"][0].as_str();
+            let scope = scope.map(|scope| scope.parse().unwrap());
+            routes.push(Route { method, template: template.clone(), scope });
+        }
+    }
+    routes
+}
+
+fn is_public(route: &Route) -> bool {
+    // A share link takes the place of a key: `shares.rs`.
+    matches!(route.template.as_str(), "/healthz" | "/readyz")
+        || route.template.starts_with("/v1/shared/")
+}
+
+fn chatty() -> Plan {
+    let model = Scripted::new([Turn::new().text("The owl flies at night.")]).repeat_last();
+    Plan::with_model(model).options(|options| {
+        options.admission.connections_per_key = 10_000;
+        options.admission.runs_per_key = 10_000;
+    })
+}
+
+/// A2: a new route cannot be called until it says which scope it needs.
+#[test]
+fn every_route_names_its_scope() {
+    for route in routes().iter().filter(|route| !is_public(route)) {
+        assert!(route.scope.is_some(), "{route:?} is not in the table of scopes");
+    }
+}
+
+/// A1, A2, A16: every route, called with no key, garbage, a revoked and an expired one, with a key
+/// of the tenant that lacks the scope, and with a key of another tenant.
+#[tokio::test]
+async fn the_matrix_of_routes_and_callers() {
+    let world = chatty().start().await;
+    let owner = new_key(&world, "owner", OF_ONE_TENANT).await;
+    let stranger = new_key(&world, "stranger", OF_ONE_TENANT).await;
+    let revoked = new_key(&world, "owner", OF_ONE_TENANT).await;
+    let now = world.app.runs().now();
+    let expired = key_until(&world, "owner", OF_ONE_TENANT, Some(now)).await;
+    world.app.runs().api_keys().revoke_key(None, &revoked.key_id, now).await.unwrap();
+    let ids = objects(&world, &owner).await;
+    let unknown: BTreeMap<&str, String> = ids.keys().map(|name| (*name, "none".into())).collect();
+    let mut n_tried = 0;
+    for route in routes().into_iter().filter(|route| !is_public(route)) {
+        let (path, body) = (route.path(&ids), route.body(&ids));
+        let scope = route.scope.unwrap();
+        let others = OF_ONE_TENANT.into_iter().filter(|other| *other != scope);
+        let sibling = new_key(&world, "owner", others).await;
+        let garbage = "tw_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        let refused = [
+            (revoked.text.as_str(), StatusCode::UNAUTHORIZED),
+            (&expired.text, StatusCode::UNAUTHORIZED),
+            ("", StatusCode::UNAUTHORIZED),
+            (garbage, StatusCode::UNAUTHORIZED),
+            ("' or 1=1 --", StatusCode::UNAUTHORIZED),
+            (&sibling.text, StatusCode::FORBIDDEN),
+        ];
+        for (key, expected) in refused {
+            let (status, answer) =
+                ask(&world, key, route.method.clone(), &path, body.as_ref()).await;
+            assert_eq!(status, expected, "{route:?} with {key}: {answer}");
+            n_tried += 1;
+        }
+        let of = |path: String, key: String| {
+            let (world, route, body) = (&world, route.clone(), body.clone());
+            async move { ask(world, &key, route.method, &path, body.as_ref()).await }
+        };
+        let (status, answer) = of(path.clone(), stranger.text.clone()).await;
+        if route.names_an_object() {
+            let (known_as, nothing) = of(route.path(&unknown), stranger.text.clone()).await;
+            assert_eq!(status, known_as, "{route:?}: {answer}");
+            assert!(status.is_client_error(), "{route:?}: {answer}");
+            let without_ids =
+                ids.values().fold(answer.to_string(), |text, id| text.replace(id, "none"));
+            assert_eq!(without_ids, nothing.to_string(), "{route:?} tells that it exists");
+        } else {
+            for (name, id) in ids.iter().filter(|(_, id)| id.contains('_') && id.len() > 10) {
+                assert!(!answer.to_string().contains(id), "{route:?} tells a {name}: {answer}");
+            }
+        }
+        n_tried += 1;
+    }
+    assert!(n_tried >= 450, "{n_tried}");
+    owner_reaches_everything(&world, &owner.text, &ids).await;
+    world.close().await;
+}
+
+/// The owner gets to everything that others do not; what is destroyed comes last.
+async fn owner_reaches_everything(world: &World, key: &str, ids: &BTreeMap<&'static str, String>) {
+    let order = |route: &Route| match route.method {
+        Method::GET | Method::HEAD => 0,
+        Method::POST => 1,
+        _ => 2 + usize::MAX / 2 - route.template.len(),
+    };
+    let mut all: Vec<Route> = routes().into_iter().filter(|route| !is_public(route)).collect();
+    all.sort_by_key(order);
+    // These name something that was not made.
+    let without = ["{call_id}", "{chat_id}", "{server_name}", "/rotate", "/admin/keys/{key_id}"];
+    for route in
+        all.iter().filter(|route| !without.iter().any(|part| route.template.contains(part)))
+    {
+        let (status, answer) =
+            ask(world, key, route.method.clone(), &route.path(ids), route.body(ids).as_ref()).await;
+        let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+        assert!(!refused.contains(&status), "{route:?}: {answer}");
+        let is_found = status != StatusCode::NOT_FOUND || answer["error"]["param"].is_string();
+        assert!(is_found, "{route:?}: {answer}");
+    }
+}
+
+/// A1: two tenants do the same things at the same time; neither sees anything of the other.
+#[tokio::test]
+async fn two_tenants_side_by_side() {
+    let world = chatty().start().await;
+    let keys = [
+        new_key(&world, "left", OF_ONE_TENANT).await,
+        new_key(&world, "right", OF_ONE_TENANT).await,
+    ];
+    let mut random = 0x2545_F491_4F6C_DD1D_u64;
+    let mut next = |n: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        usize::try_from(random % n).unwrap()
+    };
+    let mut seen: [Vec<String>; 2] = [Vec::new(), Vec::new()];
+    for round in 0..100 {
+        let turn = next(2);
+        let (key, animal) = (keys[turn].text.as_str(), ["heron", "otter"][turn]);
+        let asked = json!({ "input": format!("{animal} {round}"), "user": animal });
+        let (status, answer) = match next(5) {
+            0 => ask(&world, key, Method::POST, "/v1/responses", Some(&asked)).await,
+            1 => {
+                let message = json!({ "message": format!("{animal} {round}") });
+                ask(&world, key, Method::POST, "/chat", Some(&message)).await
+            }
+            2 => ask(&world, key, Method::GET, "/v1/runs", None).await,
+            3 => {
+                let body = json!({ "metadata": { "animal": animal } });
+                ask(&world, key, Method::POST, "/v1/conversations", Some(&body)).await
+            }
+            _ => {
+                // An id of the other tenant.
+                let other = &seen[1 - turn];
+                let Some(id) = other.get(next(other.len().max(1) as u64)) else { continue };
+                let folder = match id.split('_').next().unwrap() {
+                    "conv" => "conversations",
+                    "run" => "runs",
+                    _ => "responses",
+                };
+                let path = format!("/v1/{folder}/{id}");
+                let (status, answer) = ask(&world, key, Method::GET, &path, None).await;
+                assert_eq!(status, StatusCode::NOT_FOUND, "{path}: {answer}");
+                continue;
+            }
+        };
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        let told = answer.to_string();
+        assert!(!told.contains(["otter", "heron"][turn]), "{told}");
+        assert!(!seen[1 - turn].iter().any(|id| told.contains(id.as_str())), "{told}");
+        let id = answer["id"].as_str().or_else(|| answer["data"][0]["run_id"].as_str());
+        seen[turn].extend(id.map(str::to_owned));
+        if let Some(counts) = answer["counts"].as_object() {
+            let total: u64 = counts.values().filter_map(Value::as_u64).sum();
+            let listed = answer["data"].as_array().unwrap().len() as u64;
+            assert!(total >= listed && total < 100, "counts of one tenant: {answer}");
+        }
+    }
+    assert!(seen.iter().all(|ids| ids.len() > 10), "{seen:?}");
+    world.close().await;
+}
+
+/// A16: a revoked key ends all streams and sockets that were opened with it within a second, 1,000
+/// of 1,000, and leaves those of others alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn revoking_a_key_ends_what_is_open() {
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
+    let world = Plan::new([Turn::new().call("wait", json!({}))])
+        .tool(waits)
+        .options(|options| options.admission.connections_per_key = 10_000)
+        .start()
+        .await;
+    let key = new_key(&world, "owner", OF_ONE_TENANT).await;
+    let other = new_key(&world, "owner", OF_ONE_TENANT).await;
+    let body = json!({ "input": "?", "background": true, "tools": [{ "type": "function", "name": "wait" }] });
+    made(&world, &key.text, "/v1/responses", body).await;
+    let (_, runs) = ask(&world, &key.text, Method::GET, "/v1/runs", None).await;
+    let path = world.url(&format!("/v1/runs/{}/events", text(&runs["data"][0]["run_id"])));
+    let mut streams = Vec::new();
+    for _ in 0..9 {
+        // A connection has at most 100 streams.
+        let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge();
+        let client = client.build().unwrap();
+        let open = || client.get(&path).bearer_auth(&key.text).send();
+        let opened = join_all((0..100).map(|_| open())).await;
+        streams.extend(opened.into_iter().map(|response| response.unwrap().bytes_stream()));
+    }
+    let mut sockets = Vec::new();
+    for path in ["/ws/chat", "/v1/responses", "/ai-sdk/chat"] {
+        for _ in 0..34 {
+            let url = format!("ws://{}{path}", world.address);
+            let mut request = url.into_client_request().unwrap();
+            let bearer = format!("Bearer {}", key.text).parse().unwrap();
+            request.headers_mut().insert("authorization", bearer);
+            sockets.push(connect_async(request).await.unwrap().0);
+        }
+    }
+    let mut others =
+        world.http.get(&path).bearer_auth(&other.text).send().await.unwrap().bytes_stream();
+    for stream in &mut streams {
+        stream.next().await.unwrap().unwrap();
+    }
+    let begin = Instant::now();
+    let now = world.app.runs().now();
+    world.app.runs().api_keys().revoke_key(None, &key.key_id, now).await.unwrap();
+    let ended = streams.into_iter().map(|mut stream| async move {
+        while let Some(Ok(_)) = stream.next().await {}
+        begin.elapsed()
+    });
+    let closed = sockets.into_iter().map(|mut socket| async move {
+        let mut code = None;
+        while let Some(Ok(message)) = socket.next().await {
+            if let Message::Close(Some(frame)) = message {
+                code = Some(u16::from(frame.code));
+            }
+        }
+        assert_eq!(code, Some(1008), "the socket says why");
+        begin.elapsed()
+    });
+    let (ended, closed) = tokio::join!(join_all(ended), join_all(closed));
+    let times: Vec<Duration> = ended.into_iter().chain(closed).collect();
+    let n_late = times.iter().filter(|time| **time > Duration::from_secs(1)).count();
+    assert_eq!((times.len(), n_late), (1_002, 0), "{:?}", times.iter().max());
+    let (status, _) = ask(&world, &key.text, Method::GET, "/v1/models", None).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    others.next().await.unwrap().unwrap();
+    let (status, _) = ask(&world, &other.text, Method::GET, "/v1/models", None).await;
+    assert_eq!(status, StatusCode::OK, "the other key is valid");
+    world.close().await;
+}
+
+/// A16: an expiring key ends what is open, too.
+#[tokio::test]
+async fn an_expired_key_ends_what_is_open() {
+    let world = chatty().start().await;
+    let soon = world.app.runs().now().later(Duration::from_millis(300));
+    let key = key_until(&world, "owner", OF_ONE_TENANT, Some(soon)).await;
+    let changes = world.request(Method::GET, "/v1/runs/changes").bearer_auth(&key.text);
+    let mut changes = changes.send().await.unwrap().bytes_stream();
+    let begin = Instant::now();
+    let to_the_end = async { while let Some(Ok(_)) = changes.next().await {} };
+    tokio::time::timeout(Duration::from_secs(10), to_the_end).await.expect("the stream ends");
+    assert!(begin.elapsed() < Duration::from_millis(1_300), "{:?}", begin.elapsed());
+    world.close().await;
+}
+
+/// A server without keys is open to all of its machine, until the first key is created; it does not
+/// become open again when the last one is revoked.
+#[tokio::test]
+async fn the_first_key_locks_the_server() {
+    let world = chatty().start().await;
+    let (status, _) = world.get("/v1/models").await;
+    assert_eq!(status, StatusCode::OK);
+    let (status, refused) = world.post("/v1/admin/keys", json!({ "name": "first" })).await;
+    assert_eq!(
+        (status, &refused["error"]["code"]),
+        (StatusCode::FORBIDDEN, &json!("needs_first_key"))
+    );
+    let key = new_key(&world, "default", Scope::USUAL).await;
+    let until = Instant::now() + Duration::from_secs(5);
+    while world.get("/v1/models").await.0 == StatusCode::OK {
+        assert!(Instant::now() < until, "the server stays open");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let (status, _) = ask(&world, &key.text, Method::GET, "/v1/models", None).await;
+    assert_eq!(status, StatusCode::OK);
+    let now = world.app.runs().now();
+    world.app.runs().api_keys().revoke_key(None, &key.key_id, now).await.unwrap();
+    assert_eq!(world.get("/v1/models").await.0, StatusCode::UNAUTHORIZED);
+    world.close().await;
+}
+
+/// A2: nobody gives away more than they have, nor to another tenant; and a rotated key goes on for
+/// as long as was asked.
+#[tokio::test]
+async fn keys_are_managed_within_bounds() {
+    let world = chatty().start().await;
+    let admin = new_key(&world, "acme", [Scope::Admin, Scope::RunsRead]).await;
+    let operator = new_key(&world, "ops", [Scope::Operator]).await;
+    let create = async |key: &TestKey, body: Value| {
+        ask(&world, &key.text, Method::POST, "/v1/admin/keys", Some(&body)).await
+    };
+    for (body, param) in [
+        (json!({ "name": "x", "scopes": ["runs:write"] }), "scopes"),
+        (json!({ "name": "x", "scopes": ["operator"] }), "scopes"),
+        (json!({ "name": "x", "tenant": "other" }), "tenant"),
+    ] {
+        let (status, refused) = create(&admin, body).await;
+        assert_eq!((status, &refused["error"]["param"]), (StatusCode::FORBIDDEN, &json!(param)));
+    }
+    for body in [
+        json!({}),
+        json!({ "name": "" }),
+        json!({ "name": "a\u{7}" }),
+        json!({ "name": "x".repeat(201) }),
+        json!({ "name": "x", "scopes": [] }),
+        json!({ "name": "x", "scopes": ["root"] }),
+        json!({ "name": "x", "expires_in_sec": 0 }),
+    ] {
+        assert_eq!(create(&admin, body).await.0, StatusCode::BAD_REQUEST);
+    }
+    let (status, child) = create(&admin, json!({ "name": "reader", "project": "search" })).await;
+    assert_eq!(status, StatusCode::OK, "{child}");
+    assert_eq!((&child["tenant"], &child["scopes"]), (&json!("acme"), &json!(["runs:read"])));
+    let (status, of_other) =
+        create(&operator, json!({ "name": "x", "tenant": "other", "scopes": ["admin"] })).await;
+    assert_eq!((status, &of_other["tenant"]), (StatusCode::OK, &json!("other")));
+    let list = async |key: &TestKey, path: &str| {
+        let (_, keys) = ask(&world, &key.text, Method::GET, path, None).await;
+        keys["data"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(list(&admin, "/v1/admin/keys").await, 2);
+    assert_eq!(list(&admin, "/v1/admin/keys?tenant=other").await, 0);
+    let (status, _) =
+        ask(&world, &admin.text, Method::GET, "/v1/admin/keys?tenant=%00", None).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert_eq!(list(&operator, "/v1/admin/keys").await, 4);
+    let (_, keys) = ask(&world, &admin.text, Method::GET, "/v1/admin/keys", None).await;
+    assert!(!keys.to_string().contains(&text(&child["key"])), "a key is shown once");
+    let of_other = format!("/v1/admin/keys/{}", text(&of_other["key_id"]));
+    let (status, _) = ask(&world, &admin.text, Method::DELETE, &of_other, None).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    let stronger = new_key(&world, "acme", [Scope::RunsWrite]).await;
+    let stronger = format!("/v1/admin/keys/{}", stronger.key_id);
+    let (status, _) = ask(&world, &admin.text, Method::DELETE, &stronger, None).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "what one cannot give one cannot take");
+    let soon = world.app.runs().now().later(Duration::from_mins(1));
+    let temporary = key_until(&world, "acme", [Scope::Admin], Some(soon)).await;
+    let (_, heir) = create(&temporary, json!({ "name": "x", "scopes": ["admin"] })).await;
+    assert_eq!(heir["expires_at"], json!(soon), "a key cannot outlive the key that creates it");
+    let (status, _) = create(&temporary, json!({ "name": "x" })).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "a key that allows nothing");
+    rotates(&world, &admin, &text(&child["key_id"]), &text(&child["key"])).await;
+    world.close().await;
+}
+
+async fn rotates(world: &World, admin: &TestKey, key_id: &str, old: &str) {
+    let path = format!("/v1/admin/keys/{key_id}/rotate");
+    let new = made(world, &admin.text, &path, json!({ "overlap_sec": 60 })).await;
+    assert_eq!((&new["name"], &new["project"]), (&json!("reader"), &json!("search")));
+    let works = async |key: &str| ask(world, key, Method::GET, "/v1/models", None).await.0;
+    assert_eq!(
+        (works(old).await, works(&text(&new["key"])).await),
+        (StatusCode::OK, StatusCode::OK)
+    );
+    let path = format!("/v1/admin/keys/{}/rotate", text(&new["key_id"]));
+    let newer = made(world, &admin.text, &path, json!({})).await;
+    let until = Instant::now() + Duration::from_secs(5);
+    while works(&text(&new["key"])).await != StatusCode::UNAUTHORIZED {
+        assert!(Instant::now() < until, "without an overlap the old key ends");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(works(&text(&newer["key"])).await, StatusCode::OK);
+    let (status, refused) = ask(world, &admin.text, Method::POST, &path, Some(&json!({}))).await;
+    assert_eq!(
+        (status, &refused["error"]["code"]),
+        (StatusCode::CONFLICT, &json!("key_not_valid"))
+    );
+}
+
+/// A17: the journal says who asked for a run and who allowed a call. A share link does not.
+#[tokio::test]
+async fn the_journal_says_who_asked_and_who_approved() {
+    let risky = FakeTool::new("risky", Behaviour::Returns("done".into()));
+    let risky = risky.with(|spec| spec.needs_approval = true);
+    let turns = [Turn::new().call_with_id("call_1", "risky", json!({})), Turn::new().text("Done.")];
+    let world = Plan::new(turns).tool(risky).start().await;
+    let asker = new_key(&world, "acme", [Scope::RunsRead, Scope::RunsWrite]).await;
+    let approver = new_key(&world, "acme", [Scope::RunsRead, Scope::Approve]).await;
+    let body = json!({ "message": "?", "approvals": true });
+    let chat = world.request(Method::POST, "/chat/stream").bearer_auth(&asker.text).json(&body);
+    let mut chat = chat.send().await.unwrap();
+    let first = String::from_utf8(chat.chunk().await.unwrap().unwrap().to_vec()).unwrap();
+    assert!(first.contains("approval_request"), "{first}");
+    let (_, runs) = ask(&world, &asker.text, Method::GET, "/v1/runs", None).await;
+    let run = text(&runs["data"][0]["run_id"]);
+    let approve = format!("/v1/runs/{run}/calls/call_1/approve");
+    let yes = json!({ "decision": "approve" });
+    let (status, _) = ask(&world, &asker.text, Method::POST, &approve, Some(&yes)).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "who asks cannot approve");
+    let (status, _) = ask(&world, &approver.text, Method::POST, &approve, Some(&yes)).await;
+    assert_eq!(status, StatusCode::OK);
+    let journal = async |path: String, key: &str| -> Vec<Value> {
+        let request = world.request(Method::GET, &format!("{path}?format=ndjson"));
+        let text = world.text(request.bearer_auth(key)).await;
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    let events = journal(format!("/v1/runs/{run}/events"), &approver.text).await;
+    let found = |events: &[Value], kind: &str| {
+        let mut events = events.iter().map(|recorded| &recorded["event"]);
+        events
+            .find(|event| event["type"] == kind)
+            .cloned()
+            .unwrap_or_else(|| panic!("there is no {kind}"))
+    };
+    let queued = found(&events, "run_queued");
+    let asked_by = json!({ "key_id": asker.key_id, "project": "tests" });
+    assert_eq!(queued["request"]["asked_by"], asked_by, "{queued}");
+    let resolved = found(&events, "approval_resolved");
+    assert_eq!(resolved["actor"]["key_id"], json!(approver.key_id), "{resolved}");
+    let share = made(&world, &asker.text, &format!("/v1/runs/{run}/share"), json!({})).await;
+    let events = journal(format!("/v1/shared/{}/events", text(&share["token"])), "").await;
+    assert!(events.len() > 5 && !format!("{events:?}").contains("key_"), "{events:#?}");
+    world.close().await;
+}
+
+/// A2: a scope is needed for what a request names inside, too, and not for what it does not.
+#[tokio::test]
+async fn scopes_hold_inside_of_requests() {
+    let world = chatty().start().await;
+    let owner = new_key(&world, "acme", OF_ONE_TENANT).await;
+    let ids = objects(&world, &owner).await;
+    let writer = new_key(&world, "acme", [Scope::RunsWrite]).await;
+    let file = json!([{ "role": "user", "content": [
+        { "type": "input_file", "file_id": ids["file_id"] }
+    ] }]);
+    let search = json!([{ "type": "file_search", "vector_store_ids": [ids["vector_store_id"]] }]);
+    let approval = json!([{
+        "type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": true
+    }]);
+    for body in [
+        json!({ "input": file }),
+        json!({ "input": "?", "tools": search }),
+        json!({ "input": approval }),
+    ] {
+        let (status, refused) =
+            ask(&world, &writer.text, Method::POST, "/v1/responses", Some(&body)).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{body}: {refused}");
+        assert_eq!(refused["error"]["code"], "missing_scope", "{refused}");
+    }
+    made(&world, &writer.text, "/v1/responses", json!({ "input": "?" })).await;
+    let resume = world
+        .request(Method::POST, "/chat/stream")
+        .bearer_auth(&writer.text)
+        .header("Last-Event-ID", format!("{}:1", ids["run_id"]))
+        .json(&json!({}));
+    assert_ne!(resume.send().await.unwrap().status(), StatusCode::OK, "that is reading");
+    world.close().await;
+}

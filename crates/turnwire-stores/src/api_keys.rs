@@ -1,0 +1,182 @@
+//! API keys.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use turnwire_contract::{ApiKey, ApiKeys, MAX_API_KEYS, Scope, StoreError, TenantId, Timestamp};
+
+use crate::{
+    Store,
+    database::{DatabaseError, Row, Value},
+};
+
+const COLUMNS: &str = "id, tenant, project, name, prefix, digest, scopes, created_at, expires_at,
+                       revoked_at, last_used_at, replaced_by";
+
+#[async_trait]
+impl ApiKeys for Store {
+    async fn create_key(&self, key: ApiKey) -> Result<(), StoreError> {
+        let (sql, scopes) = (self.insert_key(), joined(&key));
+        if self.0.database.query(&sql, &values_of(&key, &scopes)).await?.is_empty() {
+            return Err(too_many());
+        }
+        Ok(())
+    }
+
+    async fn rotate_key(
+        &self,
+        key_id: &str,
+        until: Timestamp,
+        new: ApiKey,
+    ) -> Result<bool, StoreError> {
+        let sql = format!(
+            "update api_keys set changed_at = (select {now}), replaced_by = $5,
+             expires_at = case when expires_at < $4 then expires_at else $4 end,
+             revoked_at = case when $4 <= $3 then $3 end
+             where id = $1 and tenant = $2 and revoked_at is null and replaced_by is null
+             and (expires_at is null or expires_at > $3) returning id",
+            now = self.0.database.dialect().library.now
+        );
+        let values = [
+            Value::Text(key_id),
+            Value::Text(new.tenant.as_str()),
+            Value::Integer(new.created_at.as_micros()),
+            Value::Integer(until.as_micros()),
+            Value::Text(&new.key_id),
+        ];
+        let mut transaction = self.0.database.begin().await?;
+        if transaction.query(&sql, &values).await?.is_empty() {
+            transaction.rollback().await;
+            return Ok(false);
+        }
+        let (sql, scopes) = (self.insert_key(), joined(&new));
+        if transaction.query(&sql, &values_of(&new, &scopes)).await?.is_empty() {
+            transaction.rollback().await;
+            return Err(too_many());
+        }
+        transaction.commit().await?;
+        Ok(true)
+    }
+
+    async fn revoke_key(
+        &self,
+        tenant: Option<&TenantId>,
+        key_id: &str,
+        now: Timestamp,
+    ) -> Result<Option<ApiKey>, StoreError> {
+        let sql = format!(
+            "update api_keys set revoked_at = coalesce(revoked_at, $3), changed_at = (select {now})
+             where id = $1 and tenant = coalesce($2, tenant) returning {COLUMNS}",
+            now = self.0.database.dialect().library.now
+        );
+        let tenant = tenant.map(TenantId::as_str);
+        let values =
+            [Value::Text(key_id), Value::OptionalText(tenant), Value::Integer(now.as_micros())];
+        match self.0.database.query(&sql, &values).await {
+            // An id that cannot be stored cannot exist.
+            Err(DatabaseError::InvalidValue(_)) => Ok(None),
+            found => Ok(found?.first().map(api_key).transpose()?),
+        }
+    }
+
+    async fn list_keys(&self, tenant: Option<&TenantId>) -> Result<Vec<ApiKey>, StoreError> {
+        let sql = format!(
+            "select {COLUMNS} from api_keys where tenant = coalesce($1, tenant)
+             order by created_at, id"
+        );
+        let tenant = tenant.map(TenantId::as_str);
+        let found = self.0.database.query(&sql, &[Value::OptionalText(tenant)]).await?;
+        Ok(found.iter().map(api_key).collect::<Result<_, _>>()?)
+    }
+
+    async fn find_key(&self, digest: &str) -> Result<Option<ApiKey>, StoreError> {
+        let sql = format!("select {COLUMNS} from api_keys where digest = $1");
+        let found = self.0.database.query(&sql, &[Value::Text(digest)]).await?;
+        Ok(found.first().map(api_key).transpose()?)
+    }
+
+    async fn has_keys(&self) -> Result<bool, StoreError> {
+        Ok(!self.0.database.query("select id from api_keys limit 1", &[]).await?.is_empty())
+    }
+
+    async fn changed_keys(&self, within: Duration) -> Result<Vec<ApiKey>, StoreError> {
+        let sql = format!(
+            "select {COLUMNS} from api_keys where changed_at > (select {now}) - $1",
+            now = self.0.database.dialect().library.now
+        );
+        let within = i64::try_from(within.as_micros()).unwrap_or(i64::MAX / 2);
+        let found = self.0.database.query(&sql, &[Value::Integer(within)]).await?;
+        Ok(found.iter().map(api_key).collect::<Result<_, _>>()?)
+    }
+
+    async fn note_uses(&self, uses: &[(String, Timestamp)]) -> Result<(), StoreError> {
+        let sql = "update api_keys set last_used_at = $2
+                   where id = $1 and coalesce(last_used_at, 0) < $2 returning id";
+        // One by one: a transaction would hold rows that a revocation waits for.
+        for (key_id, at) in uses {
+            let values = [Value::Text(key_id), Value::Integer(at.as_micros())];
+            self.0.database.query(sql, &values).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Inserts a key, unless its tenant has too many.
+    fn insert_key(&self) -> String {
+        format!(
+            "insert into api_keys ({COLUMNS}, changed_at)
+             select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, (select {now})
+             where (select count(*) from api_keys k where k.tenant = $2 and k.revoked_at is null
+                    and (k.expires_at is null or k.expires_at > $8)) < {MAX_API_KEYS}
+             returning id",
+            now = self.0.database.dialect().library.now
+        )
+    }
+}
+
+fn too_many() -> StoreError {
+    StoreError::Rejected(format!("{MAX_API_KEYS} keys exist"))
+}
+
+fn joined(key: &ApiKey) -> String {
+    key.scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+fn values_of<'a>(key: &'a ApiKey, scopes: &'a str) -> [Value<'a>; 12] {
+    let time = |at: Option<Timestamp>| Value::OptionalInteger(at.map(Timestamp::as_micros));
+    [
+        Value::Text(&key.key_id),
+        Value::Text(key.tenant.as_str()),
+        Value::OptionalText(key.project.as_deref()),
+        Value::Text(&key.name),
+        Value::Text(&key.prefix),
+        Value::Text(&key.digest),
+        Value::Text(scopes),
+        Value::Integer(key.created_at.as_micros()),
+        time(key.expires_at),
+        time(key.revoked_at),
+        time(key.last_used_at),
+        Value::OptionalText(key.replaced_by.as_deref()),
+    ]
+}
+
+fn api_key(row: &Row) -> Result<ApiKey, DatabaseError> {
+    let time = |n| Ok::<_, DatabaseError>(row.optional_integer(n)?.map(Timestamp::from_micros));
+    // A scope of a later version allows nothing here.
+    let scopes = row.text(6)?.split(' ').filter_map(|scope| scope.parse::<Scope>().ok()).collect();
+    Ok(ApiKey {
+        key_id: row.text(0)?.to_owned(),
+        tenant: TenantId::from(row.text(1)?),
+        project: row.optional_text(2)?.map(str::to_owned),
+        name: row.text(3)?.to_owned(),
+        prefix: row.text(4)?.to_owned(),
+        digest: row.text(5)?.to_owned(),
+        scopes,
+        created_at: Timestamp::from_micros(row.integer(7)?),
+        expires_at: time(8)?,
+        revoked_at: time(9)?,
+        last_used_at: time(10)?,
+        replaced_by: row.optional_text(11)?.map(str::to_owned),
+    })
+}
