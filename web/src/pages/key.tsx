@@ -2,16 +2,30 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { ApiError } from "turnwire";
+import { errorOf } from "turnwire/errors";
 import { keyNeeded, saveKey, sentence, watchedFetch } from "../server/api";
 import { forgetFeeds } from "../server/run_feed";
 import { forgetThreads } from "../server/threads";
 import { Icon } from "../ui/icons";
 import { Problem } from "../ui/controls";
 
+const REFUSED = "The key was not accepted: it is unknown, has expired or was revoked.";
+/** What `/v1/models` needs, and with it everything that the page shows first. */
+const NEEDED = "runs:read";
+const TOO_WEAK = `The key is valid, but lacks the scope ${NEEDED}, without which this page can show nothing. It was not kept.`;
+
+/** Why a key cannot be used, in a sentence for a person. */
+function whyNot(error: unknown): string {
+  if (!(error instanceof ApiError)) return sentence(error);
+  if (error.status === 401) return REFUSED;
+  return error.code === "missing_scope" ? TOO_WEAK : error.message;
+}
+
 export function KeyPrompt({ wrong }: { wrong: boolean }): JSX.Element {
   const [key, setKey] = useState("");
   const [keep, setKeep] = useState(false);
-  const [problem, setProblem] = useState(wrong ? "The key was not accepted." : "");
+  const [problem, setProblem] = useState(wrong ? REFUSED : "");
   const submit = async (event: Event) => {
     event.preventDefault();
     const typed = key.trim();
@@ -19,13 +33,13 @@ export function KeyPrompt({ wrong }: { wrong: boolean }): JSX.Element {
     setProblem("");
     try {
       const answer = await watchedFetch("/v1/models", { headers: { authorization: `Bearer ${typed}` } });
-      if (answer.status === 401) return setProblem("The key was not accepted.");
+      if (!answer.ok) throw await errorOf(answer);
       saveKey(typed, keep);
       forgetFeeds();
       forgetThreads();
       keyNeeded.set("no");
     } catch (error) {
-      setProblem(sentence(error));
+      setProblem(whyNot(error));
     }
   };
   return (
@@ -34,7 +48,9 @@ export function KeyPrompt({ wrong }: { wrong: boolean }): JSX.Element {
         <h1>
           <Icon name="key" /> This server wants a key
         </h1>
-        <p class="dim">It is one of the API keys in the settings of the server. It is sent in a header, only to this server.</p>
+        <p class="dim">
+          An API key of this server: from its settings, or made with <code>turnwire keys create</code>. It is sent in a header, only to this server.
+        </p>
         <label for="api-key">API key</label>
         <input id="api-key" class="inp mono" type="password" autocomplete="current-password" value={key} onInput={(event) => setKey(event.currentTarget.value)} />
         <label class="check">

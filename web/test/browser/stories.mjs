@@ -336,7 +336,7 @@ test("A2 a key is asked for once and kept out of the address", async (world) => 
   await world.picture(page, "key-1280-dark");
   await page.getByLabel("API key").fill("wrong");
   await button(page, "Continue").click();
-  await page.getByText("The key was not accepted.").waitFor();
+  await page.getByText("The key was not accepted").waitFor();
   await page.getByLabel("API key").fill("key-of-the-web-view-test");
   await button(page, "Continue").click();
   await button(page, "Check the release and clean the old branch").waitFor();
@@ -345,6 +345,39 @@ test("A2 a key is asked for once and kept out of the address", async (world) => 
   assert.ok(!page.url().includes("key-of"));
   await page.reload();
   await says(page, "5 times 4 is 20.");
+});
+
+test("a key of the store: refused, without the scope of the page, and good", async (world) => {
+  const url = `http://127.0.0.1:${world.locked.port}`;
+  const manage = (path, method, body) =>
+    fetch(`${url}/v1/admin/keys${path}`, {
+      method,
+      headers: { authorization: "Bearer key-of-the-web-view-test", "content-type": "application/json" },
+      body: body && JSON.stringify(body),
+    }).then(async (answer) => (assert.ok(answer.ok, `${method} ${path}: ${answer.status}`), answer.json()));
+  const [weak, revoked, good] = await Promise.all([["runs:write", "files"], ["runs:read"], ["runs:read", "runs:write"]].map((scopes) => manage("", "POST", { name: "page", scopes })));
+  await manage(`/${revoked.key_id}`, "DELETE");
+  const refused = () => fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${revoked.key}` } });
+  await until("the server knows that it is revoked", async () => (await refused()).status === 401);
+  const page = await world.page({ url });
+  await page.getByText("turnwire keys create").waitFor();
+  const type = async (key) => {
+    await page.getByLabel("API key").fill(key);
+    await button(page, "Continue").click();
+  };
+  const kept = () => page.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }]));
+  await type(revoked.key);
+  await page.getByText("it is unknown, has expired or was revoked").waitFor();
+  await type(weak.key);
+  await page.getByText("lacks the scope runs:read").waitFor();
+  assert.equal(await page.getByText("has expired or was revoked").count(), 0, "a valid key is not called unknown");
+  await page.getByRole("heading", { name: /wants a key/ }).waitFor();
+  const held = await kept();
+  assert.ok(!held.includes(weak.key) && !held.includes(revoked.key), held);
+  await type(good.key);
+  await button(page, "multiply 5 and 4").click();
+  await says(page, "5 times 4 is 20.");
+  assert.ok((await kept()).includes(good.key));
 });
 
 test("S2-F2 the timeline and the journal of a run", async (world) => {
