@@ -88,7 +88,7 @@ test("progress", async (client) => {
 }, CLIENTS);
 
 const DECISIONS = CLIENTS.flatMap((client) =>
-  [true, false].map((approved) => ({ ...client, name: `${client.name}, ${approved}`, approved })),
+  [true, false].map((approved) => ({ ...client, name: `${client.name}, ${approved ? "granted" : "denied"}`, approved })),
 );
 
 test("an approval", async (client) => {
@@ -127,7 +127,7 @@ test("a cut length", async (client) => {
   equal(last.result, { status: "incomplete", reason: "max_output_tokens" });
 }, CLIENTS);
 
-test("a model that breaks off", async (client) => {
+test("a failed run: a model that breaks off", async (client) => {
   const agent = agentOf(client, SCENARIOS.broken);
   const { last } = await run(agent);
   equal(last.type, "RUN_ERROR");
@@ -146,7 +146,7 @@ test("cancelling a run by its runId", async (client) => {
   equal(client.isV1 ? last.outcome : last.result, client.isV1 ? { type: "cancelled" } : { status: "cancelled" });
 }, CLIENTS);
 
-test("a client that goes away and reads the rest", async (client) => {
+test("resume: a client that goes away and reads the rest", async (client) => {
   const agent = agentOf(client, SCENARIOS.slow_text);
   const runId = randomUUID();
   const running = run(agent, { runId });

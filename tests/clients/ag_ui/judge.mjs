@@ -60,4 +60,4 @@ for (const client of CLIENTS) {
   testRecorded(`${client.name}: agent, in pieces of 7 bytes, through`, (run) => read(client, run, 7));
 }
 
-await main(process.env.SUITE);
+await main(`${process.env.SUITE} judge`);

@@ -9,14 +9,18 @@ the Responses API.
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import urllib.parse
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "python"))
 
-from harness import BASE_URL, main, rows, script  # noqa: E402
+from harness import BASE_URL, SCENARIOS, main, rows, runs_with, script, unique, wait_until  # noqa: E402
 
 CODEX = os.environ["CODEX_BIN"]
 
@@ -36,7 +40,7 @@ name = "turnwire"
 base_url = "{url}/v1"
 wire_api = "responses"
 request_max_retries = 0
-stream_max_retries = 0
+stream_max_retries = {retries}
 
 [analytics]
 enabled = false
@@ -52,30 +56,60 @@ LOOPBACK = {"HTTP_PROXY": NOWHERE, "HTTPS_PROXY": NOWHERE, "NO_PROXY": "127.0.0.
 PATCH = "*** Begin Patch\n*** Add File: made.txt\n+made by a patch\n*** End Patch\n"
 
 
-def codex(model, turns):
-    """Runs Codex once in a folder of its own; what it reports, and the files it leaves."""
-    with tempfile.TemporaryDirectory() as folder:
-        home, work = Path(folder, "home"), Path(folder, "work")
+class Program:
+    """Codex once, in a folder of its own."""
+
+    def __init__(self, model, question, url=BASE_URL, more="", retries=0):
+        self.folder = tempfile.TemporaryDirectory()
+        home, self.work = Path(self.folder.name, "home"), Path(self.folder.name, "work")
         home.mkdir()
-        work.mkdir()
-        Path(home, "config.toml").write_text(SETTINGS.format(url=BASE_URL), encoding="utf-8")
-        command = [CODEX, "exec", "--json", "--skip-git-repo-check", "--model", model, script(turns)]
-        done = subprocess.run(
-            command,
-            cwd=work,
+        self.work.mkdir()
+        Path(home, "config.toml").write_text(more + SETTINGS.format(url=url, retries=retries), encoding="utf-8")
+        self.process = subprocess.Popen(
+            [CODEX, "exec", "--json", "--skip-git-repo-check", "--model", model, question],
+            cwd=self.work,
             env={**os.environ, **LOOPBACK, "CODEX_HOME": str(home)},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=120,
-            check=False,
         )
-        events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        assert done.returncode == 0, (done.returncode, events, done.stderr[-2000:])
-        files = {path.name: path.read_text(encoding="utf-8") for path in work.iterdir()}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        self.folder.cleanup()
+
+    def end(self):
+        """Waits for its end; what it reports, and its last words."""
+        said, complaint = self.process.communicate(timeout=120)
+        return [json.loads(line) for line in said.splitlines() if line.startswith("{")], complaint[-2000:]
+
+    def files(self):
+        return {path.name: path.read_text(encoding="utf-8") for path in self.work.iterdir()}
+
+
+def codex(model, turns, **options):
+    """Runs Codex to a good end; what it reports, and the files it leaves."""
+    with Program(model, script(turns), **options) as program:
+        events, complaint = program.end()
+        assert program.process.returncode == 0, (program.process.returncode, events, complaint)
+        files = program.files()
     items = [event["item"] for event in events if event["type"] == "item.completed"]
     assert not [item for item in items if item["type"] == "error"], items
     return items, files
+
+
+def fails(turns):
+    """Runs Codex to a bad end; what it says of it."""
+    with Program(TOOLS[0]["model"], script(turns)) as program:
+        events, complaint = program.end()
+        assert program.process.returncode != 0, (events, complaint)
+    return [event["error"]["message"] for event in events if event["type"] == "turn.failed"]
 
 
 def of_type(items, kind):
@@ -86,9 +120,106 @@ def answer(items):
     return of_type(items, "agent_message")[-1]["text"]
 
 
+@rows(TOOLS + CODE)
+def test_text(scenario):
+    items, _ = codex(scenario["model"], [{"text": ["Good ", "day."]}])
+    assert answer(items) == "Good day.", items
+
+
+# Codex names one tool of the server: web search.
+SEARCHES = 'web_search = "live"\n'
+SEARCHED = [
+    {"name": "a tool of the server", "queries": ["rust streams"]},
+    {"name": "a failing tool", "queries": ["boom"]},
+    {"name": "three tools at once", "queries": ["one", "two", "three"]},
+]
+
+
+@rows(SEARCHED)
+def test_web_search(scenario):
+    """The server searches inside the request; Codex shows what was searched for."""
+    calls = [{"name": "web_search", "arguments": {"query": query}} for query in scenario["queries"]]
+    items, _ = codex(TOOLS[0]["model"], [{"calls": calls}, {"text": "Found: {results}"}], more=SEARCHES)
+    # In the order of their ends.
+    assert sorted(item["query"] for item in of_type(items, "web_search")) == sorted(scenario["queries"]), items
+    assert ("Error" in answer(items)) == (scenario["queries"] == ["boom"]), answer(items)
+
+
+def test_length():
+    """Codex takes no answer that was cut, and says so."""
+    [why] = fails([{"text": "Half", "finish": "length"}])
+    assert "max_output_tokens" in why, why
+
+
+@rows([{"name": "at once", "script": [{"error": "rejected"}]}, {"name": "in mid-stream", "script": SCENARIOS["broken"]}])
+def test_failed_run(scenario):
+    [why] = fails(scenario["script"])
+    assert why, why
+
+
+def test_cancel():
+    """Codex stores nothing on the server, so its end is the end of its run."""
+    mark = unique()
+    question = script([{"text": ["one ", mark], "finish": "never"}])
+    with Program(TOOLS[0]["model"], question) as program:
+        wait_until(lambda: [run["status"] for run in runs_with(mark)], lambda statuses: statuses == ["active"])
+        # What the shell does on ctrl+c.
+        program.process.send_signal(signal.SIGINT)
+        program.process.wait(30)
+    wait_until(lambda: runs_with(mark), lambda runs: not runs or runs[0]["status"] == "cancelled")
+
+
+def test_resume():
+    """Codex sends its request again when a stream breaks off, and gets the whole answer."""
+    with Breaking() as line:
+        items, _ = codex(TOOLS[0]["model"], SCENARIOS["slow_text"], url=line.url, retries=2)
+    assert line.n_broken == 1, line.n_broken
+    assert answer(items) == "".join(SCENARIOS["slow_text"]["turns"][0]["text"]), items
+
+
+class Breaking:
+    """A line to the gateway that breaks once, in the middle of the first answer with text."""
+
+    def __enter__(self):
+        self.n_broken = 0
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.server.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.close()
+
+    def accept(self):
+        target = urllib.parse.urlsplit(BASE_URL)
+        while True:
+            try:
+                near, _ = self.server.accept()
+            except OSError:
+                return
+            far = socket.create_connection((target.hostname, target.port))
+            threading.Thread(target=self.pump, args=(near, far, False), daemon=True).start()
+            threading.Thread(target=self.pump, args=(far, near, True), daemon=True).start()
+
+    def pump(self, source, sink, is_answer):
+        try:
+            while data := source.recv(65536):
+                sink.sendall(data)
+                if is_answer and b"output_text.delta" in data and self.n_broken == 0:
+                    self.n_broken += 1
+                    break
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
 @rows(TOOLS)
-def test_shell(scenario):
-    """The command that the model asks for is run, and the model is told what it printed."""
+def test_function_of_the_client_shell(scenario):
+    """A function of the client: the command that the model asks for is run, and the model is told what it printed."""
     call = {"name": "exec_command", "arguments": {"cmd": "echo out of the $((40 + 2)) shell"}}
     items, _ = codex(scenario["model"], [{"calls": [call]}, {"text": "It printed: {results}"}])
     ran = of_type(items, "command_execution")
@@ -97,7 +228,7 @@ def test_shell(scenario):
 
 
 @rows(TOOLS)
-def test_patch(scenario):
+def test_function_of_the_client_patch(scenario):
     """A custom tool: its input is a patch and no JSON, whatever the provider was offered."""
     call = {"name": "apply_patch", "input": [PATCH[:25], PATCH[25:]]}
     items, files = codex(scenario["model"], [{"calls": [call]}, {"text": "Done: {results}"}])
@@ -107,7 +238,7 @@ def test_patch(scenario):
 
 
 @rows(CODE)
-def test_code(scenario):
+def test_function_of_the_client_code(scenario):
     """A custom tool in a namespace that comes with the input."""
     code = 'const ran = await tools.exec_command({ cmd: "echo out of the $((40 + 2)) shell" });\ntext(ran.output);\n'
     items, _ = codex(scenario["model"], [{"calls": [{"name": "exec", "input": code}]}, {"text": "It printed: {results}"}])

@@ -84,3 +84,36 @@ export function script(turns) {
 export function toolsOf(scenario) {
   return (scenario.tools ?? []).map((name) => SCENARIOS[name]);
 }
+
+/** One request to the native surface, where runs of all clients are listed and answered. */
+export async function native(path, body) {
+  const headers = { "content-type": "application/json" };
+  const response = await fetch(`${BASE_URL}/v1/runs${path}`, body && { method: "POST", headers, body: JSON.stringify(body) });
+  assert(response.ok, path, response.status);
+  return response.json();
+}
+
+/** The runs whose question contains this text, newest first. */
+export async function runsWith(mark) {
+  return (await native(`?q=${encodeURIComponent(mark)}`)).data;
+}
+
+/** How a person may decide about a call. */
+export const DECISIONS = [{ name: "granted", decision: "approve" }, { name: "denied", decision: "deny" }];
+
+/** A call of the one tool that a person has to allow. */
+export function guarded(mark) {
+  return [{ calls: [{ name: "structured", arguments: {} }] }, { text: `${mark}: {results}` }];
+}
+
+/** Answers as somebody else does, in the web view or in a terminal, while the client waits. */
+export async function decide(mark, decision) {
+  const [{ run_id }] = await waitUntil(() => runsWith(mark), ([run]) => run?.status === "needs_input");
+  const { call_id } = (await native(`/${run_id}`)).calls.find(({ tool }) => tool === "structured");
+  await native(`/${run_id}/calls/${call_id}/approve`, { decision });
+}
+
+/** Whether the model heard of the decision. */
+export function isDecided(text, decision) {
+  return text.includes("denied by the user") === (decision === "deny");
+}

@@ -89,7 +89,7 @@ test("two function calls in one answer", async (stream) => {
 }, BOTH);
 
 // C15: two calls wait for a person at once; one is allowed, the other is not.
-test("mcp approvals", async (stream) => {
+test("mcp approvals, one granted and one denied", async (stream) => {
   const tools = [SCENARIOS.guarded_mcp_tool];
   const [first] = await stream({ model: MODEL, input: script(SCENARIOS.two_sums), tools });
   const asked = first.output.filter((item) => item.type === "mcp_approval_request");
@@ -104,6 +104,17 @@ test("mcp approvals", async (stream) => {
   equal(calls.map((call) => call.status), ["completed", "failed"]);
   equal(textOf(second), "Sums: 9, Error: denied by the user: too big.");
   await isStored(second);
+}, BOTH);
+
+test("progress of a tool", async (stream) => {
+  const told = [];
+  const slow = { name: "slow", arguments: { seconds: 0.4, steps: 4 } };
+  const body = { model: MODEL, input: script([{ calls: [slow] }, { text: "Done." }]), tools: [SCENARIOS.mcp_tool] };
+  const [response] = await stream(body, ({ type, turnwire }) => {
+    if (type === "response.mcp_call.in_progress" && turnwire?.progress) told.push(turnwire.progress);
+  });
+  assert(told.length > 1, told);
+  await isStored(response);
 }, BOTH);
 
 test("cancel", async (stream) => {

@@ -5,12 +5,19 @@ import { Agent, hostedMcpTool, OpenAIChatCompletionsModel, OpenAIResponsesModel,
 import OpenAI from "openai";
 import { z } from "zod";
 
-import { assert, BASE_URL, equal, main, MODEL, SCENARIOS, script, test, waitUntil } from "./harness.mjs";
+import { assert, BASE_URL, decide, DECISIONS, equal, guarded, isDecided, main, MODEL, runsWith, SCENARIOS, script, test, waitUntil } from "./harness.mjs";
 
 setTracingDisabled(true);
-const client = new OpenAI({ baseURL: `${BASE_URL}/v1`, apiKey: "test", maxRetries: 0 });
-const RESPONSES = { name: "responses", model: new OpenAIResponsesModel(client, MODEL) };
-const CHAT = { name: "chat completions", model: new OpenAIChatCompletionsModel(client, MODEL) };
+const clientWith = (defaultHeaders) => new OpenAI({ baseURL: `${BASE_URL}/v1`, apiKey: "test", maxRetries: 0, defaultHeaders });
+
+/** A dialect, and the same with more headers. */
+function dialect(name, Model) {
+  const make = (headers) => ({ name, make, model: new Model(clientWith(headers), MODEL) });
+  return make({});
+}
+
+const RESPONSES = dialect("responses", OpenAIResponsesModel);
+const CHAT = dialect("chat completions", OpenAIChatCompletionsModel);
 const BOTH = [RESPONSES, CHAT];
 const scenario = (name) => SCENARIOS.streams.find((scenario) => scenario.name === name);
 
@@ -84,19 +91,61 @@ for (const approve of [true, false]) {
   }, [RESPONSES]);
 }
 
-test("cancel by its signal ends the run", async ({ model }) => {
-  const controller = new AbortController();
-  // A client that only disconnects leaves its run going.
-  const modelSettings = { providerData: { on_disconnect: "cancel" } };
-  const agent = new Agent({ name: "Tester", model, modelSettings });
-  const result = await run(agent, script(SCENARIOS.endless_text), { stream: true, signal: controller.signal });
-  let id;
-  for await (const { type, data } of result) {
-    if (type !== "raw_model_stream_event") continue;
-    id ??= data.event?.response?.id;
-    if (data.type === "output_text_delta") controller.abort();
+for (const { name, decision } of DECISIONS) {
+  test(`an approval that is ${name} elsewhere`, async ({ make }) => {
+    const mark = `mark${crypto.randomUUID()}`;
+    const waiting = ask(make({ "Turnwire-Profile": "extended" }), guarded(mark), [], { providerData: { tools: [SCENARIOS.mcp_tool] } });
+    await decide(mark, decision);
+    const { text } = await waiting;
+    assert(text.startsWith(mark) && isDecided(text, decision), text);
+  }, [CHAT]);
+}
+
+test("progress of a tool, on the events that the framework passes on", async ({ model }) => {
+  const hosted = hostedMcpTool({ serverLabel: "props", requireApproval: "never" });
+  const turns = [{ calls: [{ name: "slow", arguments: { seconds: 0.4, steps: 4 } }] }, { text: "Done." }];
+  const told = [];
+  for await (const { type, data } of await run(new Agent({ name: "Tester", model, tools: [hosted] }), script(turns), { stream: true })) {
+    const event = type === "raw_model_stream_event" ? data.event : undefined;
+    if (event?.type === "response.mcp_call.in_progress" && event.turnwire.progress) told.push(event.turnwire.progress);
   }
-  await waitUntil(async () => (await client.responses.retrieve(id)).status, (status) => status === "cancelled");
+  assert(told.length > 1, told);
 }, [RESPONSES]);
+
+/** One of the slow scripts, whose run can be found. */
+function marked(name, mark) {
+  const [turn] = SCENARIOS[name].turns;
+  return [{ ...turn, text: [...turn.text, mark] }];
+}
+
+/** Goes away at the first piece of text. */
+async function leave({ model }, turns, modelSettings) {
+  const controller = new AbortController();
+  const agent = new Agent({ name: "Tester", model, modelSettings });
+  const result = await run(agent, script(turns), { stream: true, signal: controller.signal });
+  for await (const { type, data } of result) {
+    if (type === "raw_model_stream_event" && data.type === "output_text_delta") controller.abort();
+  }
+}
+
+test("cancel by its signal ends the run", async (dialect) => {
+  const mark = `mark${crypto.randomUUID()}`;
+  // A client that only disconnects leaves its run of the Responses API going; one of Chat Completions
+  // is kept here, so that its end can be seen.
+  const providerData = { on_disconnect: "cancel", store: true };
+  await leave(dialect, marked("endless_text", mark), { providerData });
+  await waitUntil(async () => (await runsWith(mark)).map(({ status }) => status), ([status]) => status === "cancelled");
+}, BOTH);
+
+test("resume with the key of the request", async ({ make }) => {
+  const mark = `mark${crypto.randomUUID()}`;
+  const dialect = make({ "Idempotency-Key": crypto.randomUUID() });
+  const turns = marked("slow_text", mark);
+  const modelSettings = { providerData: { store: true } };
+  await leave(dialect, turns, modelSettings);
+  const { text } = await ask(dialect, turns, [], modelSettings);
+  equal(text, turns[0].text.join(""));
+  equal((await runsWith(mark)).length, 1, "it is the same run");
+}, BOTH);
 
 await main("node22 agents");

@@ -21,11 +21,11 @@ export const API = `${BASE_URL}/ai-sdk/chat`;
 const V5 = { sdk: 5, ai: ai5, useChat: react5.useChat };
 const V6 = { sdk: 6, ai: ai6, useChat: react6.useChat };
 const V7 = { sdk: 7, ai: ai7, useChat: react7.useChat };
-/** Versions of the SDK and their transports. Each may be made to break after so many deltas of text. */
+/** Versions of the SDK and their transports. Each may be made to break after so many deltas of text, and to add to its body. */
 export const SDKS = [
-  { name: "ai 5", ...V5, transport: (breakAfter) => overHttp(V5, breakAfter) },
-  { name: "ai 6", ...V6, transport: (breakAfter) => overHttp(V6, breakAfter) },
-  { name: "ai 7", ...V7, transport: (breakAfter) => overHttp(V7, breakAfter) },
+  { name: "ai 5", ...V5, transport: (options) => overHttp(V5, options) },
+  { name: "ai 6", ...V6, transport: (options) => overHttp(V6, options) },
+  { name: "ai 7", ...V7, transport: (options) => overHttp(V7, options) },
   { name: "WebSocketChatTransport", ...V7, transport: overSocket, stopsForReal: true },
   { name: "WorkflowChatTransport", ...V7, transport: asWorkflow, resumesItself: true },
 ];
@@ -50,15 +50,16 @@ function breaking(n) {
   };
 }
 
-function overHttp({ ai, sdk }, breakAfter) {
+function overHttp({ ai, sdk }, { breakAfter, body }) {
   return new ai.DefaultChatTransport({
     api: `${API}?sdk=${sdk}`,
+    body,
     fetch: breaking(breakAfter),
     prepareReconnectToStreamRequest: ({ id }) => ({ api: `${API}/${encodeURIComponent(id)}/stream?sdk=${sdk}` }),
   });
 }
 
-function overSocket(breakAfter) {
+function overSocket({ breakAfter, body }) {
   let left = breakAfter;
   class Socket extends WebSocket {
     constructor(...address) {
@@ -66,15 +67,15 @@ function overSocket(breakAfter) {
       if (left > 0) this.addEventListener("message", ({ data }) => (left -= deltasIn(data)) <= 0 && this.close());
     }
   }
-  return new ai7.WebSocketChatTransport({ url: API.replace("http", "ws"), webSocket: Socket });
+  return new ai7.WebSocketChatTransport({ url: API.replace("http", "ws"), webSocket: Socket, body });
 }
 
 /** Without more settings it does not send the ID of the chat. */
-function asWorkflow(breakAfter) {
+function asWorkflow({ breakAfter, body }) {
   return new WorkflowChatTransport({
     api: API,
     fetch: breaking(breakAfter),
-    prepareSendMessagesRequest: ({ id, messages, trigger, messageId }) => ({ body: { id, messages, trigger, messageId } }),
+    prepareSendMessagesRequest: ({ id, messages, trigger, messageId }) => ({ body: { ...body, id, messages, trigger, messageId } }),
   });
 }
 
@@ -126,8 +127,8 @@ export class Page {
   #container = document.body.appendChild(document.createElement("div"));
   #watchers = new Set();
 
-  /** Opens a page; all options of the hook may be given, and after how many deltas it breaks. */
-  constructor(sdk, { id = crypto.randomUUID(), breakAfter, transport = sdk.transport(breakAfter), ...options } = {}) {
+  /** Opens a page; all options of the hook may be given, after how many deltas it breaks, and more for the body. */
+  constructor(sdk, { id = crypto.randomUUID(), breakAfter, body, transport = sdk.transport({ breakAfter, body }), ...options } = {}) {
     this.id = id;
     const sendAutomaticallyWhen = sdk.ai.lastAssistantMessageIsCompleteWithApprovalResponses;
     this.#sdk = sdk;

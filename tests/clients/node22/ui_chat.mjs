@@ -5,7 +5,7 @@ import * as ai7 from "ai";
 import * as ai5 from "ai-5";
 import * as ai6 from "ai-6";
 
-import { assert, BASE_URL, equal, main, SCENARIOS, script, test, waitUntil } from "./harness.mjs";
+import { assert, BASE_URL, equal, main, native, SCENARIOS, script, test, waitUntil } from "./harness.mjs";
 
 const API = `${BASE_URL}/ai-sdk/chat`;
 const SDKS = [
@@ -27,11 +27,12 @@ class State {
 }
 
 /** A chat, as a page has it. */
-function chatOf({ ai, sdk }, options = {}) {
+function chatOf({ ai, sdk }, { body, ...options } = {}) {
   class Chat extends ai.AbstractChat {}
   const state = new State();
   const transport = new ai.DefaultChatTransport({
     api: `${API}?sdk=${sdk}`,
+    body,
     prepareReconnectToStreamRequest: ({ id }) => ({ api: `${API}/${encodeURIComponent(id)}/stream?sdk=${sdk}` }),
   });
   const id = crypto.randomUUID();
@@ -117,7 +118,27 @@ test("an answer that is generated again replaces the old one", async (sdk) => {
   equal(data.length, 2, "items");
 }, SDKS);
 
-test("a model that is not there is an error", async (sdk) => {
+test("a function of the page, whose output continues the answer", async (sdk) => {
+  const tools = { where: { description: "Where the user is.", inputSchema: { type: "object", properties: {} } } };
+  // Not awaited: the chat must be done with the call first.
+  const onToolCall = ({ toolCall: { toolName: tool, toolCallId } }) => {
+    const add = (chat.addToolOutput ?? chat.addToolResult).bind(chat);
+    void add({ tool, toolCallId, output: { city: "Ulm" } });
+  };
+  const sendAutomaticallyWhen = sdk.ai.lastAssistantMessageIsCompleteWithToolCalls;
+  const chat = chatOf(sdk, { body: { tools }, onToolCall, sendAutomaticallyWhen });
+  await chat.sendMessage({ text: script([{ calls: [{ name: "where", arguments: {} }] }, { text: "You are in {results}." }]) });
+  await waitUntil(() => chat.status === "ready" && said(chat), (text) => text === 'You are in {"city":"Ulm"}.');
+  equal(toolsOf(chat).map((part) => part.state), ["output-available"]);
+}, SDKS);
+
+test("a cut length", async (sdk) => {
+  const chat = chatOf(sdk);
+  await ask(chat, script([{ text: "Half", finish: "length" }]));
+  equal([said(chat), chat.messages.at(-1).metadata.outcome.status], ["Half", "incomplete"]);
+}, SDKS);
+
+test("a failed run is an error", async (sdk) => {
   const chat = chatOf(sdk);
   await chat.sendMessage({ text: script([{ error: "rejected" }]) });
   equal(chat.status, "error");
@@ -125,6 +146,17 @@ test("a model that is not there is an error", async (sdk) => {
 }, SDKS);
 
 for (const approved of [true, false]) {
+  test(`an approval that is ${approved ? "granted" : "denied"} on a route of ours`, async (sdk) => {
+    const chat = chatOf(sdk);
+    const asked = ask(chat, script([{ calls: [{ name: "structured", arguments: {} }] }, { text: "So be it." }]));
+    const find = () => chat.messages.at(-1)?.parts.find((part) => part.type === "data-approval")?.data;
+    const { run_id, call_id } = await waitUntil(find, (question) => question);
+    await native(`/${run_id}/calls/${call_id}/approve`, { decision: approved ? "approve" : "deny" });
+    await asked;
+    equal(said(chat), "So be it.");
+    equal(toolsOf(chat).map((part) => part.state), [approved ? "output-available" : "output-error"]);
+  }, SDKS.filter(({ sdk }) => sdk === 5));
+
   test(`an approval that is ${approved ? "granted" : "denied"}`, async (sdk) => {
     const chat = chatOf(sdk, { sendAutomaticallyWhen: sdk.ai.lastAssistantMessageIsCompleteWithApprovalResponses });
     await ask(chat, script([{ calls: [{ name: "structured", arguments: {} }] }, { text: "So be it." }]));

@@ -118,23 +118,20 @@ testPage("cancel", async (open) => {
   await stopAfterAll(page);
 });
 
-const HTTP_SDKS = SDKS.filter(({ name }) => name.startsWith("ai "));
-
-testPage("a function of the page, whose output continues the answer", async (open, { ai, sdk }) => {
+testPage("a function of the page, whose output continues the answer", async (open, { ai }) => {
   const tools = { where: { description: "Where the user is.", inputSchema: { type: "object", properties: {} } } };
-  const transport = new ai.DefaultChatTransport({ api: `${API}?sdk=${sdk}`, body: { tools } });
   let page;
   // Not awaited: the hook must be done with the call first.
   const onToolCall = ({ toolCall: { toolName, toolCallId } }) => {
     const { addToolOutput, addToolResult } = page.chat;
     void (addToolOutput ?? addToolResult)({ tool: toolName, toolCallId, output: { city: "Ulm" } });
   };
-  page = open({ transport, onToolCall, sendAutomaticallyWhen: ai.lastAssistantMessageIsCompleteWithToolCalls });
+  page = open({ body: { tools }, onToolCall, sendAutomaticallyWhen: ai.lastAssistantMessageIsCompleteWithToolCalls });
   await page.send(script([{ calls: [{ name: "where", arguments: {} }] }, { text: "You are in {results}." }]));
   await page.until("it goes on", () => page.said.endsWith(".") && page.outcome === "completed");
   equal(page.said, 'You are in {"city":"Ulm"}.');
   equal(page.all("tool"), ['where output-available {"city":"Ulm"}']);
-}, HTTP_SDKS);
+}, SDKS.filter(({ stopsForReal }) => !stopsForReal));
 
 testPage("a cut length", async (open) => {
   const finished = [];
@@ -151,7 +148,7 @@ testPage("a failed run", async (open) => {
   assert(page.error, "it says why");
 });
 
-testPage("a page that is closed, and another one that reads the rest", async (open) => {
+testPage("a page that is closed, and another one that resumes", async (open) => {
   const first = open();
   await first.send(ENDLESS);
   await first.until("it speaks", ({ said }) => said);

@@ -9,7 +9,7 @@ import openai
 from openai import OpenAI
 
 from chat_fold import ChatFold
-from harness import BASE_URL, MODEL, SCENARIOS, main, rows, script, tools_of
+from harness import BASE_URL, MODEL, SCENARIOS, guarded, is_decided, main, native, rows, script, tools_of, unique, wait_until
 
 client = OpenAI(base_url=f"{BASE_URL}/v1", api_key="test", max_retries=0, timeout=60)
 strict = OpenAI(base_url=f"{BASE_URL}/v1", api_key="test", max_retries=0, timeout=60, _strict_response_validation=True)
@@ -113,13 +113,78 @@ def test_extended_profile():
     assert fold.texts["content"] == scenario["text"]
 
 
+def extended(turns):
+    """The chunks of an extended stream: each as it is, and the event on it, if it has one."""
+    body = ask({"script": turns, "tools": ["mcp_tool"]}, extra_headers={"Turnwire-Profile": "extended"})
+    for chunk in client.chat.completions.create(stream=True, **body):
+        yield chunk, ((chunk.model_extra or {}).get("turnwire") or {}).get("event", {}).get("event", {})
+
+
+def test_progress():
+    """What a tool reports while it works, before its end, in an extended stream."""
+    turns = [{"calls": [{"name": "slow", "arguments": {"seconds": 0.4, "steps": 4}}]}, {"text": "Done."}]
+    events = [event for _, event in extended(turns) if event]
+    kinds = [event["type"] for event in events]
+    assert kinds.index("tool_started") < kinds.index("tool_progressed") < kinds.index("tool_finished"), kinds
+    told = [event["progress"] for event in events if event["type"] == "tool_progressed"]
+    assert told == sorted(told) and len(set(told)) > 1, told
+
+
+@rows([{"name": "granted", "decision": "approve"}, {"name": "denied", "decision": "deny"}])
+def test_approval(scenario):
+    """The question is in an extended stream, and the client answers it on the native surface."""
+    mark, text, asked = unique(), "", 0
+    for chunk, event in extended(guarded(mark)):
+        if event.get("type") == "approval_requested":
+            asked += 1
+            run_id = chunk.id.replace("chatcmpl-", "run_")
+            answer = {"decision": scenario["decision"]}
+            client.post(f"/runs/{run_id}/calls/{event['call_id']}/approve", body=answer, cast_to=object)
+        text += "".join(choice.delta.content or "" for choice in chunk.choices)
+    assert asked == 1 and text.startswith(mark) and is_decided(text, scenario["decision"]), (asked, text)
+
+
+def test_approval_that_nobody_can_be_asked_for():
+    """Without the extended profile the call is denied at once, and the model is told."""
+    answer = client.chat.completions.create(**ask({"script": guarded("So"), "tools": ["mcp_tool"]}))
+    assert "denied" in answer.choices[0].message.content, answer
+
+
 def test_cancel():
     """A client that leaves takes its run with it, and the next request works."""
     messages = [{"role": "user", "content": script(SCENARIOS["endless_text"])}]
-    stream = client.chat.completions.create(model=MODEL, messages=messages, stream=True)
-    next(iter(stream))
+    # Kept, so that its end can be seen.
+    kept = {"store": True, "on_disconnect": "cancel"}
+    stream = client.chat.completions.create(model=MODEL, messages=messages, stream=True, extra_body=kept)
+    run_id = next(iter(stream)).id.replace("chatcmpl-", "run_")
     stream.close()
+    wait_until(lambda: native(f"/{run_id}")["status"], lambda status: status == "cancelled")
     test_stream(SCENARIOS["streams"][0])
+
+
+def test_resume():
+    """A stream that was lost is read again from its beginning, with the key of its request."""
+    body = ask({"script": SCENARIOS["slow_text"]}, stream=True, extra_headers={"Idempotency-Key": str(uuid.uuid4())})
+    lost = client.chat.completions.create(**body)
+    first = next(iter(lost))
+    lost.close()
+    chunks = list(client.chat.completions.create(**body))
+    assert {chunk.id for chunk in chunks} == {first.id}, "it is the same run"
+    text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert text == "".join(SCENARIOS["slow_text"]["turns"][0]["text"]), text
+
+
+@rows([{"name": "at once", "script": [{"error": "rejected"}]}, {"name": "in mid-stream", "script": SCENARIOS["broken"]}])
+def test_failed_run(scenario):
+    """A run that fails is an exception, streamed or not."""
+    for is_stream in (False, True):
+        try:
+            answer = client.chat.completions.create(stream=is_stream, **ask(scenario))
+            chunks = list(answer) if is_stream else answer
+        except openai.APIError as error:
+            assert error.message, error
+        else:
+            raise AssertionError(f"no exception, but {chunks}")
 
 
 def test_same_key_same_answer():

@@ -1,151 +1,105 @@
-"""Programs and frameworks that speak Chat Completions, each with text and one function where it has
-them: openai-agents, LangChain, pydantic-ai, LiteLLM and `llm`. Those that let a program add to the
-body of their requests also get tools of the server, which run inside the request.
+"""Programs and frameworks that speak Chat Completions, each taken through everything that it can do:
+openai-agents, LangChain, pydantic-ai, LiteLLM and `llm`. Tools of the server run inside the request:
+a program names them in what it adds to the body, or the model brings them.
 """
 
-import asyncio
-import json
-import os
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
+import threading
+import uuid
 
-# LiteLLM would otherwise fetch a list of prices.
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+from chat_clients import CLIENTS, URL, litellm, llm
+from harness import MODEL, SCENARIOS, decide, guarded, is_decided, main, rows, runs_with, script, tools_of, unique, wait_until
 
-import litellm
-from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
-from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
-from openai import AsyncOpenAI
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
-
-from harness import BASE_URL, MODEL, SCENARIOS, main, rows, script, tools_of
-
-set_tracing_disabled(True)
-URL = f"{BASE_URL}/v1"
-ANSWER = "In Oslo it is sunny."
 NAMES = ["text", "mcp success", "mcp failure", "three tools side by side", "length"]
 STREAMS = [scenario for scenario in SCENARIOS["streams"] if scenario["name"] in NAMES]
+EXTENDED = {"Turnwire-Profile": "extended"}
 
 
-def body_of(scenario):
-    """What a program adds to the body, for the server to run its tools."""
-    tools = tools_of(scenario)
-    return {"tools": tools} if tools else {}
+def each(variants):
+    """Every client with every variant; the name of a row is that of the client and that of the variant."""
+    named = [variant if isinstance(variant, dict) else {"name": variant} for variant in variants]
+    return rows([{**variant, **client, "name": f"{client['name']}, {variant['name']}"} for client in CLIENTS for variant in named])
 
 
-@rows(STREAMS)
-def test_openai_agents_stream(scenario):
-    async def run():
-        async with AsyncOpenAI(base_url=URL, api_key="test") as client:
-            model = OpenAIChatCompletionsModel(model=MODEL, openai_client=client)
-            agent = Agent(name="Tester", model=model, model_settings=ModelSettings(extra_body=body_of(scenario)))
-            result = Runner.run_streamed(agent, script(scenario["script"]))
-            async for _ in result.stream_events():
-                pass
-            return result.final_output
-
-    assert asyncio.run(run()) == scenario["text"]
+@each(STREAMS)
+def test_stream(scenario):
+    assert scenario["play"](script(scenario["script"]), tools=tools_of(scenario)) == scenario["text"]
 
 
-@rows(STREAMS)
-def test_langchain_stream(scenario):
-    model = ChatOpenAI(model=MODEL, base_url=URL, api_key="test", use_responses_api=False, extra_body=body_of(scenario))
-    assert "".join(chunk.text for chunk in model.stream(script(scenario["script"]))) == scenario["text"]
+@rows(CLIENTS)
+def test_function_of_the_client(scenario):
+    """The program runs its function between two requests."""
+    cities = []
+    text = scenario["play"](script(SCENARIOS["weather"]), functions=cities)
+    # Some join what was said before the call and after it.
+    assert text.endswith("In Oslo it is sunny.") and cities == ["Oslo"], (text, cities)
 
 
-@rows(STREAMS)
-def test_pydantic_ai_stream(scenario):
-    agent = PydanticAgent(OpenAIChatModel(MODEL, provider=OpenAIProvider(base_url=URL, api_key="test")))
+@each([{"name": "granted", "decision": "approve"}, {"name": "denied", "decision": "deny"}])
+def test_approval(scenario):
+    """The stream waits until somebody answers elsewhere."""
+    mark, said, problems = unique(), [], []
 
-    async def run():
-        settings = {"extra_body": body_of(scenario)}
-        async with agent.run_stream(script(scenario["script"]), model_settings=settings) as result:
-            return "".join([delta async for delta in result.stream_text(delta=True)])
+    def play():
+        try:
+            said.append(scenario["play"](script(guarded(mark)), tools=[SCENARIOS["mcp_tool"]], headers=EXTENDED))
+        except Exception as error:  # noqa: BLE001: it is raised below
+            problems.append(error)
 
-    assert asyncio.run(run()) == scenario["text"]
-
-
-@rows(STREAMS)
-def test_litellm_stream(scenario):
-    messages = [{"role": "user", "content": script(scenario["script"])}]
-    ask = {"model": f"openai/{MODEL}", "messages": messages, "api_base": URL, "api_key": "test"}
-    chunks = list(litellm.completion(stream=True, extra_body=body_of(scenario), **ask))
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == scenario["text"]
-    reasons = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices[0].finish_reason]
-    assert reasons == ["length" if "reason" in scenario else "stop"], reasons
+    waiting = threading.Thread(target=play, daemon=True)
+    waiting.start()
+    decide(mark, scenario["decision"])
+    waiting.join(60)
+    assert not problems, problems
+    assert said and said[0].startswith(mark) and is_decided(said[0], scenario["decision"]), said
 
 
-def test_openai_agents():
-    @function_tool
-    def get_weather(city: str) -> str:
-        """Tells the weather of a city."""
-        return "sunny"
-
-    async def run():
-        model = OpenAIChatCompletionsModel(model=MODEL, openai_client=AsyncOpenAI(base_url=URL, api_key="test"))
-        result = Runner.run_streamed(Agent(name="Weather", model=model, tools=[get_weather]), script(SCENARIOS["weather"]))
-        async for _ in result.stream_events():
-            pass
-        return result.final_output
-
-    assert asyncio.run(run()) == ANSWER
+@rows(CLIENTS)
+def test_cancel(scenario):
+    """A program that goes away takes its run with it."""
+    mark, seen = unique(), []
+    turns = [{**SCENARIOS["endless_text"]["turns"][0], "text": ["one ", "two ", mark]}]
+    scenario["play"](script(turns), leave=lambda: seen.extend(runs_with(mark)))
+    assert [run["status"] for run in seen] == ["active"], seen
+    # A run that is not to be stored is gone with its end, and this one has no other.
+    wait_until(lambda: runs_with(mark), lambda runs: not runs or runs[0]["status"] == "cancelled")
 
 
-def test_langchain():
-    @tool
-    def get_weather(city: str) -> str:
-        """Tells the weather of a city."""
-        return "sunny"
-
-    model = ChatOpenAI(model=MODEL, base_url=URL, api_key="test", use_responses_api=False, stream_usage=True).bind_tools([get_weather])
-    history = [("user", script(SCENARIOS["weather"]))]
-    first = model.invoke(history)
-    assert [call["args"] for call in first.tool_calls] == [{"city": "Oslo"}], first
-    history += [first, get_weather.invoke(first.tool_calls[0])]
-    chunks = list(model.stream(history))
-    assert "".join(chunk.text for chunk in chunks) == ANSWER, chunks
+@each([{"name": "at once", "script": [{"error": "rejected"}]}, {"name": "in mid-stream", "script": SCENARIOS["broken"]}])
+def test_failed_run(scenario):
+    """A run that fails is an exception, or for a program a status."""
+    try:
+        text = scenario["play"](script(scenario["script"]))
+    except Exception as error:  # noqa: BLE001: each has its own
+        assert str(error), error
+    else:
+        raise AssertionError(f"it said {text!r}")
 
 
-def test_pydantic_ai():
-    agent = PydanticAgent(OpenAIChatModel(MODEL, provider=OpenAIProvider(base_url=URL, api_key="test")))
-
-    @agent.tool_plain
-    def get_weather(city: str) -> str:
-        """Tells the weather of a city."""
-        return "sunny"
-
-    async def run():
-        async with agent.run_stream(script(SCENARIOS["weather"])) as result:
-            return await result.get_output()
-
-    assert agent.run_sync(script(SCENARIOS["weather"])).output == ANSWER
-    asyncio.run(run())
+@rows(CLIENTS)
+def test_resume(scenario):
+    """A stream that was lost is read again from its beginning, with the key of its request."""
+    mark, headers = unique(), {"Idempotency-Key": str(uuid.uuid4())}
+    question = script([{**SCENARIOS["slow_text"]["turns"][0], "text": ["one ", "two ", "three ", "four ", mark]}])
+    seen = []
+    for _ in range(2):
+        scenario["play"](question, headers=headers, leave=lambda: seen.extend(runs_with(mark)))
+    assert len(seen) == 2 and seen[0]["run_id"] == seen[1]["run_id"], seen
+    assert scenario["play"](question, headers=headers) == f"one two three four {mark}"
 
 
-def test_litellm():
-    messages = [{"role": "user", "content": script({"turns": [{"text": ["It is ", "20."]}]})}]
-    ask = {"model": f"openai/{MODEL}", "messages": messages, "api_base": URL, "api_key": "test"}
-    assert litellm.completion(**ask).choices[0].message.content == "It is 20."
-    chunks = litellm.completion(stream=True, **ask)
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "It is 20."
+def test_finish_reason_of_litellm():
+    for reason in ("stop", "length"):
+        messages = [{"role": "user", "content": script([{"text": "It is 20.", "finish": reason}])}]
+        ask = {"model": f"openai/{MODEL}", "messages": messages, "api_base": URL, "api_key": "test"}
+        whole = litellm.completion(**ask).choices[0]
+        assert (whole.message.content, whole.finish_reason) == ("It is 20.", reason), whole
+        chunks = list(litellm.completion(stream=True, **ask))
+        assert [one.choices[0].finish_reason for one in chunks if one.choices[0].finish_reason] == [reason], chunks
 
 
-def test_llm():
-    """Simon Willison's `llm`, as a person configures it."""
-    with tempfile.TemporaryDirectory() as folder:
-        models = f"- model_id: ours\n  model_name: {MODEL}\n  api_base: {URL}\n  api_key_name: ours\n"
-        Path(folder, "extra-openai-models.yaml").write_text(models, encoding="utf-8")
-        Path(folder, "keys.json").write_text(json.dumps({"ours": "test"}), encoding="utf-8")
-        program = Path(sys.executable).with_name("llm")
-        for more in [[], ["--no-stream"]]:
-            command = [program, "prompt", "-m", "ours", "--no-log", *more, script({"turns": [{"text": ["It is ", "20."]}]})]
-            done = subprocess.run(command, env={**os.environ, "LLM_USER_PATH": folder}, capture_output=True, text=True, timeout=60)
-            assert (done.returncode, done.stdout.strip()) == (0, "It is 20."), (done.stdout, done.stderr)
+def test_text_of_llm_without_a_stream():
+    assert llm(script([{"text": ["It is ", "20."]}]), more=["--no-stream"]) == "It is 20."
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ import os
 import sys
 import time
 import traceback
+import urllib.parse
+import urllib.request
+import uuid
 from pathlib import Path
 
 BASE_URL = os.environ.get("TURNWIRE_URL", "http://127.0.0.1:7878").rstrip("/")
@@ -36,6 +39,41 @@ def wait_until(look, is_it, seconds=20):
             return seen
         assert time.monotonic() < deadline, f"still {seen!r} after {seconds} s"
         time.sleep(0.05)
+
+
+def native(path, body=None):
+    """One request to the native surface, where runs of all clients are listed and answered."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"{BASE_URL}/v1/runs{path}", data, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.load(answer)
+
+
+def runs_with(mark):
+    """The runs whose question contains this text, newest first."""
+    return native(f"?q={urllib.parse.quote(mark)}")["data"]
+
+
+def unique():
+    """A word that no other test uses, so that its run can be found."""
+    return f"mark{uuid.uuid4().hex}"
+
+
+def guarded(mark):
+    """A call of the one tool that a person has to allow."""
+    return [{"calls": [{"name": "structured", "arguments": {}}]}, {"text": f"{mark}: {{results}}"}]
+
+
+def decide(mark, decision):
+    """Answers as somebody else does, in the web view or in a terminal, while the client waits."""
+    [run] = wait_until(lambda: runs_with(mark), lambda runs: runs and runs[0]["status"] == "needs_input")
+    [call] = [one for one in native(f"/{run['run_id']}")["calls"] if one["tool"] == "structured"]
+    native(f"/{run['run_id']}/calls/{call['call_id']}/approve", {"decision": decision})
+
+
+def is_decided(text, decision):
+    """Whether the model heard of the decision."""
+    return ("denied by the user" in text) == (decision == "deny") and "Error" not in text.replace("Error: denied by the user", "")
 
 
 def cases_of(module, variants):

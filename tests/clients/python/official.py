@@ -202,7 +202,7 @@ def test_every_official_field_has_a_row():
     assert not missing, f"{len(missing)} fields of openai {openai.__version__} have no row: {missing[:20]}"
 
 
-def test_mcp_approvals(stream):
+def test_mcp_approvals_one_granted_one_denied(stream):
     """C15: two calls wait for a person at once; one is allowed, the other is not."""
     tools = [SCENARIOS["guarded_mcp_tool"]]
     first, _ = stream(model=MODEL, input=script(SCENARIOS["two_sums"]), tools=tools)
@@ -227,6 +227,20 @@ def test_mcp_approvals(stream):
         assert error.code == "approval_request_not_found", error.code
         return
     raise AssertionError("a question was answered twice")
+
+
+def test_progress(stream):
+    """What a tool reports while it works is on the events that its call has anyway."""
+    turns, told = [{"calls": [{"name": "slow", "arguments": {"seconds": 0.4, "steps": 4}}]}, {"text": "Done."}], []
+
+    def look(event):
+        if event.type == "response.mcp_call.in_progress":
+            progress = (dumped(event).get("turnwire") or {}).get("progress")
+            told.extend([] if progress is None else [progress])
+
+    response, _ = stream(on_event=look, model=MODEL, input=script(turns), tools=[SCENARIOS["mcp_tool"]])
+    assert len(told) > 1, told
+    is_stored(response)
 
 
 def test_cancel(stream):
