@@ -106,13 +106,6 @@ export function guarded(mark) {
   return [{ calls: [{ name: "structured", arguments: {} }] }, { text: `${mark}: {results}` }];
 }
 
-/** Answers as somebody else does, in the web view or in a terminal, while the client waits. */
-export async function decide(mark, decision) {
-  const [{ run_id }] = await waitUntil(() => runsWith(mark), ([run]) => run?.status === "needs_input");
-  const { call_id } = (await native(`/${run_id}`)).calls.find(({ tool }) => tool === "structured");
-  await native(`/${run_id}/calls/${call_id}/approve`, { decision });
-}
-
 /** Whether the model heard of the decision. */
 export function isDecided(text, decision) {
   return text.includes("denied by the user") === (decision === "deny");

@@ -5,7 +5,7 @@ import { Agent, hostedMcpTool, OpenAIChatCompletionsModel, OpenAIResponsesModel,
 import OpenAI from "openai";
 import { z } from "zod";
 
-import { assert, BASE_URL, decide, DECISIONS, equal, guarded, isDecided, main, MODEL, runsWith, SCENARIOS, script, test, waitUntil } from "./harness.mjs";
+import { assert, BASE_URL, DECISIONS, equal, guarded, isDecided, main, MODEL, native, runsWith, SCENARIOS, script, test, waitUntil } from "./harness.mjs";
 
 setTracingDisabled(true);
 const clientWith = (defaultHeaders) => new OpenAI({ baseURL: `${BASE_URL}/v1`, apiKey: "test", maxRetries: 0, defaultHeaders });
@@ -91,26 +91,50 @@ for (const approve of [true, false]) {
   }, [RESPONSES]);
 }
 
+/** The events of the dialect as they are, which the framework passes on. */
+async function* rawEvents({ model }, turns, agent) {
+  for await (const { type, data } of await run(new Agent({ name: "Tester", model, ...agent }), script(turns), { stream: true })) {
+    if (type === "raw_model_stream_event" && data.type === "model") yield data.event;
+  }
+}
+
+const EXTENDED = { "Turnwire-Profile": "extended" };
+const OF_SERVER = { modelSettings: { providerData: { tools: [SCENARIOS.mcp_tool] } } };
+
 for (const { name, decision } of DECISIONS) {
-  test(`an approval that is ${name} elsewhere`, async ({ make }) => {
-    const mark = `mark${crypto.randomUUID()}`;
-    const waiting = ask(make({ "Turnwire-Profile": "extended" }), guarded(mark), [], { providerData: { tools: [SCENARIOS.mcp_tool] } });
-    await decide(mark, decision);
-    const { text } = await waiting;
-    assert(text.startsWith(mark) && isDecided(text, decision), text);
+  test(`an approval that is ${name}, asked for in an extended stream`, async ({ make }) => {
+    let [text, asked] = ["", 0];
+    for await (const { choices, turnwire } of rawEvents(make(EXTENDED), guarded("So"), OF_SERVER)) {
+      const { run_id, event } = turnwire?.event ?? {};
+      if (event?.type === "approval_requested") {
+        asked += 1;
+        await native(`/${run_id}/calls/${event.call_id}/approve`, { decision });
+      }
+      text += choices[0]?.delta.content ?? "";
+    }
+    assert(asked === 1 && text.startsWith("So: ") && isDecided(text, decision), asked, text);
   }, [CHAT]);
 }
 
-test("progress of a tool, on the events that the framework passes on", async ({ model }) => {
-  const hosted = hostedMcpTool({ serverLabel: "props", requireApproval: "never" });
-  const turns = [{ calls: [{ name: "slow", arguments: { seconds: 0.4, steps: 4 } }] }, { text: "Done." }];
+const SLOW = [{ calls: [{ name: "slow", arguments: { seconds: 0.4, steps: 4 } }] }, { text: "Done." }];
+
+test("progress of a tool, on the events that the framework passes on", async (dialect) => {
   const told = [];
-  for await (const { type, data } of await run(new Agent({ name: "Tester", model, tools: [hosted] }), script(turns), { stream: true })) {
-    const event = type === "raw_model_stream_event" ? data.event : undefined;
-    if (event?.type === "response.mcp_call.in_progress" && event.turnwire.progress) told.push(event.turnwire.progress);
+  const tools = [hostedMcpTool({ serverLabel: "props", requireApproval: "never" })];
+  for await (const { type, turnwire } of rawEvents(dialect, SLOW, { tools })) {
+    if (type === "response.mcp_call.in_progress" && turnwire.progress) told.push(turnwire.progress);
   }
   assert(told.length > 1, told);
 }, [RESPONSES]);
+
+test("progress of a tool, in an extended stream", async ({ make }) => {
+  const told = [];
+  for await (const { turnwire } of rawEvents(make(EXTENDED), SLOW, OF_SERVER)) {
+    const event = turnwire?.event?.event;
+    if (event?.type === "tool_progressed") told.push(event.progress);
+  }
+  assert(told.length > 1, told);
+}, [CHAT]);
 
 /** One of the slow scripts, whose run can be found. */
 function marked(name, mark) {
