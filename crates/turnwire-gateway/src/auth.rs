@@ -7,14 +7,18 @@
 //! an API key, or from a share link, which stands for the tenant that made it.
 //!
 //! A key is one of the settings, or one of the store: `api_key` is its text, `key_ring` what this
-//! process knows of the stored ones. `identity` is what a key says about its holder, and `scopes`
-//! which scope a route needs.
+//! process knows of the stored ones. In place of a key, a request may have a token of an identity
+//! provider; `token_ring` is what this process knows of these. `in_use` ends what was opened with
+//! either. `identity` is what a key or token says about its holder, and `scopes` which scope a route
+//! needs.
 
 mod api_key;
 mod extract;
 mod identity;
+mod in_use;
 mod key_ring;
 pub(crate) mod scopes;
+mod token_ring;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,12 +33,16 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use tracing::warn;
-use turnwire_contract::{Actor, Scope, Share, StoreError, TenantId, Timestamp};
+use turnwire_contract::{Actor, Scope, Share, StoreError, TenantId, Timestamp, TokenVerifier};
 use turnwire_engine::Runs;
 
 pub use self::api_key::NewApiKey;
-pub(crate) use self::identity::Validity;
-use self::{identity::Identity, key_ring::KeyRing};
+pub(crate) use self::in_use::Validity;
+use self::{
+    identity::Identity,
+    key_ring::KeyRing,
+    token_ring::{TokenRing, is_token},
+};
 use crate::{
     admission::{KeyDigest, Permit},
     api_error::ApiError,
@@ -58,12 +66,17 @@ const EXPOSED_HEADERS: &str = "etag, retry-after, stream-closed, stream-cursor, 
                                stream-up-to-date, turnwire-response-id, turnwire-run-id, \
                                x-request-id, x-should-retry, x-workflow-run-id";
 
+/// The source of the current time.
+type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
 /// Operator settings for authentication.
 #[derive(Clone, Default)]
 pub struct AuthOptions {
     /// API keys that are accepted beside those of the store. If there are none in either, requests
     /// need no key.
     pub api_keys: Vec<String>,
+    /// Verifies the tokens of an identity provider, which are accepted in place of keys.
+    pub tokens: Option<Arc<dyn TokenVerifier>>,
     /// A key that opens `/metrics` and nothing else, for whoever collects them.
     pub metrics_token: Option<String>,
     /// Host names that clients may use for this server, in addition to the loopback names.
@@ -77,6 +90,7 @@ impl std::fmt::Debug for AuthOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AuthOptions")
             .field("n_api_keys", &self.api_keys.len())
+            .field("tokens", &self.tokens)
             .field("has_metrics_token", &self.metrics_token.is_some())
             .field("hosts", &self.hosts)
             .field("origins", &self.origins)
@@ -96,6 +110,8 @@ struct Rules {
     keys: BTreeMap<KeyDigest, Arc<Identity>>,
     /// The keys of the store.
     ring: Arc<KeyRing>,
+    /// The tokens of the identity provider, if there is one.
+    tokens: Option<Arc<TokenRing>>,
     metrics_token: Option<KeyDigest>,
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -112,11 +128,22 @@ impl Auth {
         let (hosts, origins) = (lower(&options.hosts), lower(&options.origins));
         let metrics_token = options.metrics_token.as_deref().map(KeyDigest::of);
         let logged_origins = Mutex::default();
-        let clock = runs.clone();
-        let ring = KeyRing::new(Arc::clone(runs.api_keys()), Arc::new(move || clock.now()));
+        let runs_clock = runs.clone();
+        let clock: Clock = Arc::new(move || runs_clock.now());
+        let ring = KeyRing::new(Arc::clone(runs.api_keys()), Arc::clone(&clock));
+        let tokens = options.tokens.clone().map(|verifier| TokenRing::new(verifier, clock));
         let validity = Some(ring.validity_without_key());
         let anybody = Arc::new(Identity { validity, ..Identity::of_anybody() });
-        Self(Arc::new(Rules { anybody, keys, ring, metrics_token, hosts, origins, logged_origins }))
+        Self(Arc::new(Rules {
+            anybody,
+            keys,
+            ring,
+            tokens,
+            metrics_token,
+            hosts,
+            origins,
+            logged_origins,
+        }))
     }
 
     /// Whether the server may listen on this address. An address other than loopback needs an API
@@ -125,15 +152,20 @@ impl Auth {
         Ok(self.needs_key().await? || address.ip().is_loopback())
     }
 
-    /// Whether requests need a key: there is one in the settings, or there was ever one in the
-    /// store. So the server does not become open to all when its last key is revoked.
+    /// Whether requests need a key: the settings have one, or an identity provider, or there was
+    /// ever a key in the store. So the server does not become open to all when its last key is
+    /// revoked.
     async fn needs_key(&self) -> Result<bool, StoreError> {
-        Ok(!self.0.keys.is_empty() || self.0.ring.has_keys().await?)
+        Ok(self.is_closed_by_settings() || self.0.ring.has_keys().await?)
     }
 
     /// Whether requests need a key, as far as is known.
     pub fn is_known_to_need_key(&self) -> bool {
-        !self.0.keys.is_empty() || self.0.ring.was_seen_with_keys()
+        self.is_closed_by_settings() || self.0.ring.was_seen_with_keys()
+    }
+
+    fn is_closed_by_settings(&self) -> bool {
+        !self.0.keys.is_empty() || self.0.tokens.is_some()
     }
 
     /// Who makes a request.
@@ -150,6 +182,9 @@ impl Auth {
         let key = key.ok_or_else(missing_key)?;
         if let Some(holder) = self.0.keys.get(&KeyDigest::of(key)) {
             return Ok(Arc::clone(holder));
+        }
+        if let Some(tokens) = self.0.tokens.as_ref().filter(|_| is_token(key)) {
+            return tokens.identify(key).await.map(Arc::new);
         }
         self.0.ring.identify(key).await?.map(Arc::new).ok_or_else(invalid_key)
     }

@@ -20,9 +20,6 @@ const CHECKSUM_LENGTH: usize = 6;
 /// Number of characters by which a person recognizes a key.
 const PREFIX_LENGTH: usize = 10;
 
-/// Maximum length of the names of keys, tenants and projects, in bytes.
-const MAX_NAME: usize = 200;
-
 /// What a new key is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewApiKey {
@@ -48,17 +45,6 @@ impl NewApiKey {
             created_at: now,
             expires_at: lifetime.map(|lifetime| now.later(lifetime)),
         }
-    }
-
-    /// Checks the name of a key, of a tenant or of a project. The error says what it must be like.
-    pub fn check_name(name: &str) -> Result<(), String> {
-        let is_fine = !name.trim().is_empty()
-            && name.len() <= MAX_NAME
-            && !name.chars().any(char::is_control);
-        if is_fine {
-            return Ok(());
-        }
-        Err(format!("must have 1 to {MAX_NAME} bytes and no control characters"))
     }
 
     /// Makes the key. Returns its record, and its text, which is nowhere else. Fails if the

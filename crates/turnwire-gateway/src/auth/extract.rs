@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::{Caller, MetricsReader, PROBES, SharedReader, identity::Identity, scopes};
 use crate::{
+    access_log::KnownCaller,
     api_error::ApiError,
     app::App,
     connection::HeldPermits,
@@ -27,7 +28,9 @@ impl FromRequestParts<App> for Caller {
         let route = parts.extensions.get::<MatchedPath>();
         let needed = route.and_then(|path| scopes::needed(&parts.method, path.as_str()));
         identity.ensure(needed.ok_or_else(nothing_here)?)?;
-        Self::admit(parts, app, identity)
+        let caller = Self::admit(parts, app, identity)?;
+        app.audit_route(&caller, parts).await?;
+        Ok(caller)
     }
 }
 
@@ -39,6 +42,9 @@ impl Caller {
             parts.extensions.get::<ConnectionPermit>().is_none_or(ConnectionPermit::note_known);
         if !has_room && !PROBES.contains(&parts.uri.path()) {
             return Err(server_full());
+        }
+        if let Some(known) = parts.extensions.get::<KnownCaller>() {
+            known.note(&identity.tenant, identity.actor.as_ref());
         }
         let permit = Arc::new(app.admission().admit_connection(identity.key)?);
         // A stream outlives its handler, so the response body holds the permit, and ends with the
@@ -78,6 +84,7 @@ impl FromRequestParts<App> for SharedReader {
         let share = shares::check(app, &token).await?;
         let caller =
             Caller::admit(parts, app, Arc::new(Identity::of_reader(share.tenant.clone())))?;
+        app.audit_route(&caller, parts).await?;
         Ok(Self { caller, share })
     }
 }

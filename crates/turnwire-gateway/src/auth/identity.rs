@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use axum::http::StatusCode;
-use tokio_util::sync::CancellationToken;
 use turnwire_contract::{Actor, Scope, TenantId, Timestamp};
 
+use super::in_use::Validity;
 use crate::{admission::KeyDigest, api_error::ApiError};
 
 /// Who makes a request.
@@ -17,34 +17,10 @@ pub(crate) struct Identity {
     /// What is recorded. `None` if the server needs no key.
     pub(super) actor: Option<Arc<Actor>>,
     pub(super) scopes: BTreeSet<Scope>,
-    /// When the key ends. `None` if it does not.
+    /// When the key or token ends. `None` if it does not.
     pub(super) expires_at: Option<Timestamp>,
-    /// `None` if the key cannot be revoked.
+    /// `None` if it cannot end while a request is open.
     pub(super) validity: Option<Validity>,
-}
-
-/// Whether the key of an open request is still valid.
-#[derive(Debug, Clone)]
-pub(crate) struct Validity {
-    ended: CancellationToken,
-    _in_use: Arc<()>,
-}
-
-impl Validity {
-    /// For one request. The token is a child, so that many requests of one key do not contend.
-    pub(super) fn new(ended: &CancellationToken, in_use: &Arc<()>) -> Self {
-        Self { ended: ended.child_token(), _in_use: Arc::clone(in_use) }
-    }
-
-    /// Whether the key was revoked or has expired.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended.is_cancelled()
-    }
-
-    /// Waits until the key is revoked or expires.
-    pub(crate) async fn ended(self) {
-        self.ended.cancelled().await;
-    }
 }
 
 impl Identity {

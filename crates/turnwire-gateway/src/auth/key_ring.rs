@@ -23,8 +23,10 @@ use tracing::{debug, warn};
 use turnwire_contract::{Actor, ApiKey, ApiKeys, StoreError, Timestamp};
 
 use super::{
+    Clock,
     api_key::is_well_formed,
-    identity::{Identity, Validity},
+    identity::Identity,
+    in_use::{InUse, Validity},
 };
 use crate::{admission::KeyDigest, sync::lock};
 
@@ -47,13 +49,8 @@ const MAX_LOOKUPS: usize = 4;
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much later than the stored last use of a key the next one is stored.
 const NOTE_AFTER: Duration = Duration::from_mins(1);
-/// How long a key without an open request is remembered.
-const KEPT_FOR: Duration = Duration::from_mins(10);
 /// How often a server that needs no key checks that this is still so.
 const CHECK_OPEN_EVERY: Duration = Duration::from_secs(1);
-
-/// The source of the current time.
-pub(super) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The keys of a store.
 pub(super) struct KeyRing {
@@ -80,12 +77,8 @@ struct Known {
 /// A key that was used.
 struct KnownKey {
     record: ApiKey,
-    /// Cancelled when the key is revoked or expires.
-    ended: CancellationToken,
-    /// Held by every open request.
-    in_use: Arc<()>,
-    /// Time of the last use, and of the last use that was stored, in microseconds.
-    used_at: AtomicI64,
+    in_use: InUse,
+    /// Time of the last use that was stored, in microseconds.
     noted_at: AtomicI64,
     /// When it was read from the store.
     read: Instant,
@@ -115,7 +108,7 @@ impl KeyRing {
 
     /// What is opened without a key ends when the store has one.
     pub(super) fn validity_without_key(&self) -> Validity {
-        Validity::new(&self.has_keys, &Arc::default())
+        Validity::until(&self.has_keys)
     }
 
     /// Whether the store was seen to have a key.
@@ -172,7 +165,6 @@ impl KeyRing {
         let now = (self.clock)();
         let known = lock(&self.known);
         let key = known.keys.get(&digest).filter(|key| key.record.is_valid_at(now))?;
-        key.used_at.store(now.as_micros(), Ordering::Relaxed);
         let ApiKey { key_id, tenant, project, scopes, expires_at, .. } = &key.record;
         Some(Identity {
             tenant: tenant.clone(),
@@ -184,7 +176,7 @@ impl KeyRing {
             })),
             scopes: scopes.clone(),
             expires_at: *expires_at,
-            validity: Some(Validity::new(&key.ended, &key.in_use)),
+            validity: Some(key.in_use.begin(now)),
         })
     }
 
@@ -192,9 +184,7 @@ impl KeyRing {
         let noted_at = record.last_used_at.map_or(0, Timestamp::as_micros);
         let key = KnownKey {
             record,
-            ended: CancellationToken::new(),
-            in_use: Arc::default(),
-            used_at: AtomicI64::new((self.clock)().as_micros()),
+            in_use: InUse::new((self.clock)()),
             noted_at: AtomicI64::new(noted_at),
             read: Instant::now(),
         };
@@ -247,7 +237,7 @@ impl KeyRing {
             key.record = record;
             key.read = Instant::now();
         } else {
-            key.ended.cancel();
+            key.in_use.end();
             known.keys.remove(&digest);
         }
     }
@@ -257,12 +247,11 @@ impl KeyRing {
         let now = (self.clock)();
         let mut known = lock(&self.known);
         known.keys.retain(|_, key| {
-            if !key.record.is_valid_at(now) {
-                key.ended.cancel();
-                return false;
+            let is_valid = key.record.is_valid_at(now);
+            if !is_valid {
+                key.in_use.end();
             }
-            let used_at = Timestamp::from_micros(key.used_at.load(Ordering::Relaxed));
-            now.since(used_at) < KEPT_FOR || Arc::strong_count(&key.in_use) > 1
+            is_valid && !key.in_use.is_idle(now)
         });
         known.is_watched = !known.keys.is_empty();
         known.is_watched
@@ -293,8 +282,8 @@ impl KeyRing {
 impl KnownKey {
     /// The last use, if it is to be stored.
     fn use_to_note(&self) -> Option<(String, Timestamp)> {
-        let [used_at, noted_at] = [&self.used_at, &self.noted_at]
-            .map(|at| Timestamp::from_micros(at.load(Ordering::Relaxed)));
+        let used_at = self.in_use.used_at();
+        let noted_at = Timestamp::from_micros(self.noted_at.load(Ordering::Relaxed));
         if used_at.since(noted_at) < NOTE_AFTER {
             return None;
         }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -14,9 +15,10 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest},
 };
 use turnwire_contract::{Scope, TenantId, Timestamp};
-use turnwire_gateway::NewApiKey;
+use turnwire_gateway::{AppOptions, NewApiKey};
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, FakeTool};
+use turnwire_oidc::{ClaimRules, Oidc, OidcOptions};
+use turnwire_testkit::{Behaviour, FakeTool, IdentityProvider, identity_provider::SigningKey};
 
 use crate::world::{Plan, World};
 
@@ -204,6 +206,87 @@ fn chatty() -> Plan {
     })
 }
 
+fn accept_tokens(options: &mut AppOptions, provider: &IdentityProvider) {
+    let oidc = Oidc::new(OidcOptions {
+        issuer: provider.issuer(),
+        audiences: vec!["turnwire".to_owned()],
+        claims: ClaimRules { tenant_claim: Some("org".to_owned()), ..ClaimRules::default() },
+    });
+    options.auth.tokens = Some(Arc::new(oidc.unwrap()));
+}
+
+fn token_of(provider: &IdentityProvider, tenant: &str, scopes: &[Scope], more: Value) -> String {
+    let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+    let mut claims =
+        provider.claims("turnwire", json!({ "org": tenant, "scope": scopes.join(" ") }));
+    claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    provider.sign(&claims)
+}
+
+/// Tokens of the owner that are not valid, one for each reason.
+fn foreign_tokens(provider: &IdentityProvider) -> Vec<String> {
+    let token = |more| token_of(provider, "owner", &OF_ONE_TENANT, more);
+    let valid = token(json!({}));
+    let (head, _) = valid.rsplit_once('.').unwrap();
+    let (_, body) = head.split_once('.').unwrap();
+    let claims = provider.claims("turnwire", json!({ "org": "owner", "scope": "runs:read admin" }));
+    vec![
+        token(json!({ "aud": "somebody_else" })),
+        token(json!({ "iss": "https://login.example.com" })),
+        token(json!({ "exp": 1_000 })),
+        SigningKey::elliptic("key_0").sign(&claims),
+        SigningKey::rsa("key_0").sign(&claims),
+        format!("{head}.AAAA"),
+        // {"alg":"none"}
+        format!("eyJhbGciOiJub25lIn0.{body}."),
+        "eyJhbGciOiJub25lIn0..".to_owned(),
+    ]
+}
+
+/// A16: what was opened with a token ends when the token expires; the subject is recorded; and a
+/// provider that cannot be reached is not taken for a token that is not valid.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_ends_what_was_opened_with_it() {
+    let provider = IdentityProvider::start().await;
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
+    let plan = Plan::new([Turn::new().call("wait", json!({}))]).tool(waits);
+    let world = plan.options(|options| accept_tokens(options, &provider)).start().await;
+    // The leeway for clocks that differ is 30 seconds.
+    let end = json!({ "exp": turnwire_testkit::identity_provider::now() - 28 });
+    let short = token_of(&provider, "acme", &Scope::USUAL, end);
+    let long = token_of(&provider, "acme", &Scope::USUAL, json!({ "sub": "grace" }));
+    let body = json!({ "input": "?", "background": true, "tools": [{ "type": "function", "name": "wait" }] });
+    made(&world, &long, "/v1/responses", body).await;
+    let (_, runs) = ask(&world, &long, Method::GET, "/v1/runs", None).await;
+    let run = text(&runs["data"][0]["run_id"]);
+    let path = format!("/v1/runs/{run}/events");
+    let open = |token: &str| world.request(Method::GET, &path).bearer_auth(token).send();
+    let (short_stream, long_stream) = tokio::join!(open(&short), open(&long));
+    let mut short_stream = short_stream.unwrap().bytes_stream();
+    let mut long_stream = long_stream.unwrap().bytes_stream();
+    short_stream.next().await.unwrap().unwrap();
+    while let Some(Ok(_)) = short_stream.next().await {}
+    let (status, answer) = ask(&world, &short, Method::GET, "/v1/models", None).await;
+    assert_eq!(
+        (status, &answer["error"]["code"]),
+        (StatusCode::UNAUTHORIZED, &json!("invalid_token"))
+    );
+    let begin = long_stream.next().await.unwrap().unwrap();
+    let begin = String::from_utf8_lossy(&begin);
+    assert!(begin.contains(r#""asked_by":{"subject":"grace"}"#), "{begin}");
+    let (status, _) = ask(&world, &long, Method::GET, "/v1/models", None).await;
+    assert_eq!(status, StatusCode::OK);
+    world.close().await;
+
+    provider.set_away(true);
+    let world = chatty().options(|options| accept_tokens(options, &provider)).start().await;
+    let (status, answer) = ask(&world, &long, Method::GET, "/v1/models", None).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{answer}");
+    let (status, _) = ask(&world, "", Method::GET, "/v1/models", None).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED, "a server with a provider is never open");
+    world.close().await;
+}
+
 /// A2: a new route cannot be called until it says which scope it needs.
 #[test]
 fn every_route_names_its_scope() {
@@ -216,21 +299,26 @@ fn every_route_names_its_scope() {
 /// of the tenant that lacks the scope, and with a key of another tenant.
 #[tokio::test]
 async fn the_matrix_of_routes_and_callers() {
-    let world = chatty().start().await;
+    let provider = IdentityProvider::start().await;
+    let world = chatty().options(|options| accept_tokens(options, &provider)).start().await;
     let owner = new_key(&world, "owner", OF_ONE_TENANT).await;
     let stranger = new_key(&world, "stranger", OF_ONE_TENANT).await;
+    let strange_token = token_of(&provider, "stranger", &OF_ONE_TENANT, json!({}));
     let revoked = new_key(&world, "owner", OF_ONE_TENANT).await;
     let now = world.app.runs().now();
     let expired = key_until(&world, "owner", OF_ONE_TENANT, Some(now)).await;
     world.app.runs().api_keys().revoke_key(None, &revoked.key_id, now).await.unwrap();
     let ids = objects(&world, &owner).await;
     let unknown: BTreeMap<&str, String> = ids.keys().map(|name| (*name, "none".into())).collect();
+    let foreign_tokens = foreign_tokens(&provider);
     let mut n_tried = 0;
     for route in routes().into_iter().filter(|route| !is_public(route)) {
         let (path, body) = (route.path(&ids), route.body(&ids));
         let scope = route.scope.unwrap();
         let others = OF_ONE_TENANT.into_iter().filter(|other| *other != scope);
-        let sibling = new_key(&world, "owner", others).await;
+        let others: Vec<Scope> = others.collect();
+        let sibling = new_key(&world, "owner", others.iter().copied()).await;
+        let sibling_token = token_of(&provider, "owner", &others, json!({}));
         let garbage = "tw_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
         let refused = [
             (revoked.text.as_str(), StatusCode::UNAUTHORIZED),
@@ -239,8 +327,10 @@ async fn the_matrix_of_routes_and_callers() {
             (garbage, StatusCode::UNAUTHORIZED),
             ("' or 1=1 --", StatusCode::UNAUTHORIZED),
             (&sibling.text, StatusCode::FORBIDDEN),
+            (&sibling_token, StatusCode::FORBIDDEN),
         ];
-        for (key, expected) in refused {
+        let tokens = foreign_tokens.iter().map(|token| (token.as_str(), StatusCode::UNAUTHORIZED));
+        for (key, expected) in refused.into_iter().chain(tokens) {
             let (status, answer) =
                 ask(&world, key, route.method.clone(), &path, body.as_ref()).await;
             assert_eq!(status, expected, "{route:?} with {key}: {answer}");
@@ -251,6 +341,12 @@ async fn the_matrix_of_routes_and_callers() {
             async move { ask(world, &key, route.method, &path, body.as_ref()).await }
         };
         let (status, answer) = of(path.clone(), stranger.text.clone()).await;
+        let (of_token, _) = of(path.clone(), strange_token.clone()).await;
+        if route.method == Method::GET {
+            assert_eq!(of_token, status, "{route:?} with a token of a stranger");
+        } else {
+            assert_ne!(of_token, StatusCode::UNAUTHORIZED, "{route:?}");
+        }
         if route.names_an_object() {
             let (known_as, nothing) = of(route.path(&unknown), stranger.text.clone()).await;
             assert_eq!(status, known_as, "{route:?}: {answer}");
@@ -265,7 +361,10 @@ async fn the_matrix_of_routes_and_callers() {
         }
         n_tried += 1;
     }
-    assert!(n_tried >= 450, "{n_tried}");
+    assert!(n_tried >= 800, "{n_tried}");
+    let owner_token = token_of(&provider, "owner", &OF_ONE_TENANT, json!({}));
+    let run = format!("/v1/runs/{}", ids["run_id"]);
+    assert_eq!(ask(&world, &owner_token, Method::GET, &run, None).await.0, StatusCode::OK);
     owner_reaches_everything(&world, &owner.text, &ids).await;
     world.close().await;
 }

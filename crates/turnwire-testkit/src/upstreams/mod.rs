@@ -50,25 +50,30 @@ pub fn without_delay(listener: TcpListener) -> impl Listener<Io = TcpStream, Add
     })
 }
 
+/// Serves until the guard is dropped.
+pub(crate) fn serve(listener: TcpListener, router: Router) -> (TaskTracker, DropGuard) {
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let tasks = TaskTracker::new();
+    tasks.spawn(async move {
+        let serving = axum::serve(without_delay(listener), router).into_future();
+        match select(serving, Box::pin(stopped.cancelled())).await {
+            Either::Left((Err(error), _)) => Err(error),
+            Either::Left((Ok(()), _)) | Either::Right(_) => Ok(()),
+        }
+    });
+    tasks.close();
+    (tasks, stop.drop_guard())
+}
+
 impl Upstreams {
     /// Listens on `port` of loopback; 0 uses any free one.
     pub async fn start(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = listener.local_addr()?;
         let visitors = Visitors::default();
-        let router = router(visitors.clone());
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        let tasks = TaskTracker::new();
-        tasks.spawn(async move {
-            let serving = axum::serve(without_delay(listener), router).into_future();
-            match select(serving, Box::pin(stopped.cancelled())).await {
-                Either::Left((Err(error), _)) => Err(error),
-                Either::Left((Ok(()), _)) | Either::Right(_) => Ok(()),
-            }
-        });
-        tasks.close();
-        Ok(Self { address, visitors, tasks, _stop: stop.drop_guard() })
+        let (tasks, stop) = serve(listener, router(visitors.clone()));
+        Ok(Self { address, visitors, tasks, _stop: stop })
     }
 
     /// Returns the base URL of the model, for an adapter.
