@@ -115,6 +115,8 @@ pub(crate) struct CreateOptions {
     pub(crate) stores: bool,
     /// Whether the run is cancelled when the client disconnects.
     pub(crate) cancels_with_client: bool,
+    /// The position of the request's own reader. Its sender is dropped when the reader is done.
+    pub(crate) reader: watch::Receiver<Seq>,
 }
 
 impl CreateOptions {
@@ -131,7 +133,8 @@ impl CreateOptions {
         let (seen, watcher) = watch::channel(Seq::START);
         let watcher = (request.stream == Some(true)).then_some(watcher);
         let start = StartOptions { watcher, key, ..StartOptions::default() };
-        (Self { start, stores: request.stores(), cancels_with_client }, seen)
+        let (stores, reader) = (request.stores(), seen.subscribe());
+        (Self { start, stores, cancels_with_client, reader }, seen)
     }
 }
 
@@ -172,7 +175,7 @@ async fn start(
     run: RunRequest,
     options: CreateOptions,
 ) -> Result<(RunHandle, Option<CancelOnDrop>), ApiError> {
-    let CreateOptions { start, stores, cancels_with_client } = options;
+    let CreateOptions { start, stores, cancels_with_client, reader } = options;
     let (tenant, has_key) = (caller.tenant().clone(), start.key.is_some());
     let then = move |app: &App, handle: &RunHandle| {
         if handle.already_existed() {
@@ -180,16 +183,23 @@ async fn start(
             return None;
         }
         if !stores {
-            delete_when_over(app, &tenant, handle, has_key);
+            delete_when_over(app, &tenant, handle, has_key, reader);
         }
         cancels_with_client.then(|| CancelOnDrop::new(app.clone(), tenant, handle.id().clone()))
     };
     app.start_then(caller, run, start, then).await
 }
 
-/// Deletes a response that is not stored when its run ends; with a key, a little later, for
-/// retries. A run that continues on another worker is left to the retention of the store.
-fn delete_when_over(app: &App, tenant: &TenantId, handle: &RunHandle, has_key: bool) {
+/// Deletes a response that is not stored when its run has ended and the request's own reader has
+/// read it; with a key, a little later, for retries. A run that continues on another worker is left
+/// to the retention of the store.
+fn delete_when_over(
+    app: &App,
+    tenant: &TenantId,
+    handle: &RunHandle,
+    has_key: bool,
+    mut reader: watch::Receiver<Seq>,
+) {
     let (app, tenant, handle) = (app.clone(), tenant.clone(), handle.clone());
     let tasks = app.tasks().clone();
     tasks.spawn(async move {
@@ -197,6 +207,12 @@ fn delete_when_over(app: &App, tenant: &TenantId, handle: &RunHandle, has_key: b
             biased;
             _ = handle.outcome() => {}
             () = app.streams_end() => return,
+        }
+        // A client that does not read is given up after a while, and the reader goes with it.
+        let read = async { while reader.changed().await.is_ok() {} };
+        tokio::select! {
+            () = read => {}
+            () = app.streams_end() => {}
         }
         if has_key {
             let _ = timeout(KEPT_FOR_KEY, app.closing().cancelled()).await;

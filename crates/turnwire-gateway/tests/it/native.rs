@@ -46,7 +46,7 @@ async fn every_event_from_any_place() {
 /// Snapshot, then tail: together they are everything.
 #[tokio::test]
 async fn a_late_viewer_gets_a_snapshot_and_the_rest() {
-    let waits = FakeTool::new("t", Behaviour::Takes(Duration::from_millis(300), "r".to_owned()));
+    let waits = FakeTool::new("t", Behaviour::Takes(Duration::from_secs(2), "r".to_owned()));
     let turns = [Turn::new().text("Hm. ").call("t", json!({})), Turn::new().text("Done.")];
     let world = Plan::new(turns).server("m", [waits]).start().await;
     let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);

@@ -192,3 +192,33 @@ async fn sockets_a_blocked_write_closes_the_socket() {
     assert_eq!(end_of(responses).await, None);
     world.close().await;
 }
+
+/// C1: a response that is not stored is deleted when its reader has read it, however far behind the
+/// reader is when the run ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_behind_gets_the_end_of_what_is_not_stored() {
+    let world = patient(PATIENCE).await;
+    let asked = json!({ "input": "Talk.", "stream": true, "store": false });
+    let mut response =
+        world.request(Method::POST, "/v1/responses").json(&asked).send().await.unwrap();
+    let mut text = response.chunk().await.unwrap().unwrap().to_vec();
+    let over = async {
+        while world.app.runs().n_live() > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, over).await.expect("the run does not wait for its reader");
+    while let Some(piece) = response.chunk().await.expect("it is not cut") {
+        text.extend_from_slice(&piece);
+    }
+    assert!(text.len() > 12_000_000, "{}", text.len());
+    let end = String::from_utf8_lossy(&text[text.len() - 100..]).into_owned();
+    assert!(end.ends_with("data: [DONE]\n\n"), "{end}");
+    let gone = async {
+        while !world.get("/v1/runs").await.1["data"].as_array().unwrap().is_empty() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, gone).await.expect("it is deleted then");
+    world.close().await;
+}
