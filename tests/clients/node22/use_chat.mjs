@@ -131,7 +131,7 @@ testPage("a function of the page, whose output continues the answer", async (ope
   await page.until("it goes on", () => page.said.endsWith(".") && page.outcome === "completed");
   equal(page.said, 'You are in {"city":"Ulm"}.');
   equal(page.all("tool"), ['where output-available {"city":"Ulm"}']);
-}, SDKS.filter(({ stopsForReal }) => !stopsForReal));
+});
 
 testPage("a cut length", async (open) => {
   const finished = [];

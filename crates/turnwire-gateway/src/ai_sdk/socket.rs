@@ -267,7 +267,7 @@ impl ChatSocket {
     }
 
     fn cancel(&self, run_id: &RunId) {
-        self.app.runs().cancel_in_background(self.caller.tenant(), run_id);
+        self.app.cancel_in_background(&self.caller, run_id);
     }
 
     /// Tells why a request is not opened. An open one of the same ID goes on.
@@ -297,7 +297,11 @@ async fn send(
     dialect: Dialect,
 ) -> Opened {
     // Fields of the page's own, which the other transports put beside the messages.
-    chat.remove("body");
+    if let Some(Value::Object(body)) = chat.remove("body") {
+        for (name, value) in body {
+            chat.entry(name).or_insert(value);
+        }
+    }
     let request = ChatRequest::read(Value::Object(chat))?;
     open(app, caller, request, dialect, None).await.map(Some)
 }

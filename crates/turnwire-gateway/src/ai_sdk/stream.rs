@@ -292,6 +292,6 @@ pub(super) async fn stop(
     let Some(run_id) = chat.active_run(&app, &caller).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    let done = app.runs().cancel(caller.tenant(), &run_id).await?;
+    let done = app.cancel(&caller, &run_id).await?;
     Ok(Json(CommandResult { run_id: run_id.to_string(), done }).into_response())
 }
