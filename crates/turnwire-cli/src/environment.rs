@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 /// Variables with the filter of the log, in order of precedence.
 const LOG_FILTERS: [&str; 2] = ["TURNWIRE_LOG", "RUST_LOG"];
+/// Variable with the format of log lines.
+const LOG_FORMAT: &str = "TURNWIRE_LOG_FORMAT";
 
 /// The environment variables that are valid UTF-8. Empty ones count as not set, as in `NO_COLOR=
 /// turnwire …`.
@@ -25,6 +27,15 @@ impl Environment {
     /// Returns the variable that asks for a log, and its filter.
     pub(crate) fn log_filter(&self) -> Option<(&'static str, &str)> {
         LOG_FILTERS.iter().find_map(|name| Some((*name, self.get(name)?)))
+    }
+
+    /// Whether log lines are JSON. The error says what the variable must be.
+    pub(crate) fn logs_json(&self) -> Result<bool, String> {
+        match self.get(LOG_FORMAT) {
+            None | Some("text") => Ok(false),
+            Some("json") => Ok(true),
+            Some(other) => Err(format!("{LOG_FORMAT}: `{other}`: there are `text`, `json`")),
+        }
     }
 
     pub(crate) fn is_set(&self, name: &str) -> bool {

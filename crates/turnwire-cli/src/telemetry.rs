@@ -23,13 +23,14 @@ fn begin(environment: &Environment, usual: Option<&str>, paint: Paint) -> Result
         (None, Some(usual)) => EnvFilter::new(usual),
         (None, None) => return Ok(false),
     };
+    let is_json = environment.logs_json().map_err(Problem::usage)?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
         // Write errors, for example on a full disk, must not panic.
         .log_internal_errors(false)
-        .with_ansi(paint.is_on())
-        .try_init();
+        .with_ansi(paint.is_on() && !is_json);
+    let log = if is_json { log.json().flatten_event(true).try_init() } else { log.try_init() };
     log.map_err(|error| Problem::failure(format!("cannot set up the log: {error}")))?;
     Ok(true)
 }

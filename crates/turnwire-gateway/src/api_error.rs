@@ -14,6 +14,7 @@ use turnwire_engine::{DeleteError, StartError};
 use utoipa::ToSchema;
 
 use crate::{
+    access_log::ErrorCode,
     client_error::ClientError,
     json::Json,
     limits::{LimitReached, limit_of},
@@ -119,6 +120,7 @@ pub(crate) fn error_kind(status: StatusCode) -> &'static str {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
+        response.extensions_mut().insert(ErrorCode(self.code));
         if let Some(limit) = self.limit() {
             response.extensions_mut().insert(LimitReached(limit));
         }

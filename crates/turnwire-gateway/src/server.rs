@@ -29,6 +29,7 @@ use tracing::{debug, error, info, warn};
 use turnwire_contract::StoreError;
 
 use crate::{
+    access_log,
     api_error::ApiError,
     app::App,
     auth::{self, Auth},
@@ -319,6 +320,7 @@ pub fn router(app: &App, limits: &HttpLimits) -> Router {
         .layer(CatchPanicLayer::custom(broken))
         .layer(middleware::from_fn_with_state(app.clone(), count_limits))
         .layer(middleware::from_fn(connection::watch))
+        .layer(middleware::from_fn(access_log::log))
         // Official clients show it, so that a person can name the request that failed.
         .layer(PropagateRequestIdLayer::x_request_id())
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
