@@ -10,14 +10,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::addresses::{listen_address, page_origin};
 
+mod audit;
 mod display;
 mod keys;
 mod on_server;
 
+pub(crate) use self::audit::{AuditCommand, AuditListArguments};
 pub(crate) use self::display::{ColorChoice, DisplayArguments, ToolsShown};
 pub(crate) use self::keys::{
-    KeyCreateArguments, KeyListArguments, KeyRevokeArguments, KeyRotateArguments, KeysArguments,
-    KeysCommand,
+    KeyCreateArguments, KeyListArguments, KeyRevokeArguments, KeyRotateArguments, KeysCommand,
+    StoreArguments,
 };
 pub(crate) use self::on_server::{
     ApproveArguments, ChatArguments, FollowArguments, LoginArguments, LogoutArguments,
@@ -57,6 +59,9 @@ pub(crate) enum Command {
     /// Create, list, rotate and revoke the API keys of a store
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// List who did what, and check that nobody changed the log
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Extract the text of a PDF; started by `serve` with resource limits
     #[command(hide = true)]
     ReadPdf,

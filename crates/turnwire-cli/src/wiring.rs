@@ -3,17 +3,18 @@
 use std::{env, sync::Arc, time::Duration};
 
 use turnwire::{Agent, Error, Model};
-use turnwire_contract::{CustomTools, Pins, Tool, ToolServers};
+use turnwire_contract::{CustomTools, Pins, TokenVerifier, Tool, ToolServers};
 use turnwire_engine::{
     ApprovalPolicy, EngineParts, MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore, Runs,
     Toolbox, ToolboxError,
 };
-use turnwire_gateway::{App, AppOptions};
+use turnwire_gateway::{App, AppOptions, AuthOptions};
 use turnwire_models::{
     AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
     CustomToolsAsFunctions, DEFAULT_CONNECT_TIMEOUT, JsonSchemaCalls, OpenAiResponses,
     OpenAiResponsesOptions, Upstream, Upstreams, UpstreamsOptions, WithoutParameters,
 };
+use turnwire_oidc::{Oidc, OidcOptions};
 use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{
     DefaultAnalyzer, Egress, EgressOptions, Embeddings, EmbeddingsOptions, FileSearch,
@@ -136,7 +137,8 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         requests: taken.requests.clone(),
         admission: taken.admission.clone(),
         heartbeat: taken.heartbeat,
-        auth: settings.auth.clone(),
+        auth: AuthOptions { tokens: tokens(settings.oidc.as_ref())?, ..settings.auth.clone() },
+        audit: settings.audit,
         worker: store.as_ref().map(|store| store.worker().to_owned()),
         ..AppOptions::default()
     };
@@ -147,6 +149,19 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
 /// This program extracts text from PDFs, in a child process.
 fn pdf_program() -> Option<PdfProgram> {
     env::current_exe().ok().map(|program| PdfProgram::new(program, "read-pdf"))
+}
+
+/// Returns what verifies tokens, if an identity provider is set.
+pub(crate) fn oidc(options: &OidcOptions) -> Result<Oidc, Problem> {
+    Oidc::new(options.clone()).map_err(|error| {
+        Problem::usage(format!("tokens cannot be verified: {}", turnwire_http::chain(&error)))
+            .hint("check [oidc] in the settings")
+    })
+}
+
+fn tokens(options: Option<&OidcOptions>) -> Result<Option<Arc<dyn TokenVerifier>>, Problem> {
+    let verifier = options.map(oidc).transpose()?;
+    Ok(verifier.map(|verifier| Arc::new(verifier) as Arc<dyn TokenVerifier>))
 }
 
 fn embeddings(options: Option<&EmbeddingsOptions>) -> Result<Option<Embeddings>, Problem> {
@@ -183,6 +198,7 @@ fn kept_in(store: Option<&Store>) -> EngineParts {
         blobs: Arc::new(store.clone()),
         shares: Arc::new(store.clone()),
         api_keys: Arc::new(store.clone()),
+        audit: Arc::new(store.clone()),
         workers: Arc::new(store.clone()),
         ..EngineParts::default()
     }

@@ -74,7 +74,8 @@ pub use clock_and_ids::ClockAndIds;
 pub use commands::{AnswerError, AnswerOutcome};
 pub use live_run::LiveRun;
 pub use memory::{
-    MemoryApiKeys, MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore, MemoryShares,
+    MemoryApiKeys, MemoryAuditLog, MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore,
+    MemoryShares,
 };
 pub use policy::ApprovalPolicy;
 pub use run_changes::RunChange;

@@ -17,10 +17,10 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
-    ApiKeys, BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event, EventStream,
-    IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, RecordedEvent,
-    RequestKey, RunId, RunOutcome, RunRecord, RunStore, Seq, Shares, SingleWorker, StoreError,
-    TenantId, Timestamp, ToolServers, Workers,
+    ApiKeys, AuditLog, BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event,
+    EventStream, IncompleteReason, Journal, JournalError, Library, Model, NoToolServers,
+    RecordedEvent, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore, Seq, Shares,
+    SingleWorker, StoreError, TenantId, Timestamp, ToolServers, Workers,
 };
 
 use crate::{
@@ -31,7 +31,9 @@ use crate::{
     gathering::{Gathering, MAX_GATHERING},
     lease_state::LeaseState,
     live_run::{LiveRun, Stop},
-    memory::{MemoryApiKeys, MemoryBlobStore, MemoryJournal, MemoryRunStore, MemoryShares},
+    memory::{
+        MemoryApiKeys, MemoryAuditLog, MemoryBlobStore, MemoryJournal, MemoryRunStore, MemoryShares,
+    },
     policy::ApprovalPolicy,
     prompt_files::PromptFiles,
     run_changes::RunFeeds,
@@ -63,6 +65,8 @@ pub struct EngineParts {
     pub shares: Arc<dyn Shares>,
     /// Stores API keys.
     pub api_keys: Arc<dyn ApiKeys>,
+    /// Stores who did what.
+    pub audit: Arc<dyn AuditLog>,
     /// Models by name.
     pub models: BTreeMap<String, Arc<dyn Model>>,
     /// The model for all other names. `None` rejects other names.
@@ -97,6 +101,7 @@ impl Default for EngineParts {
             blobs: Arc::new(MemoryBlobStore::default()),
             shares: Arc::new(MemoryShares::default()),
             api_keys: Arc::new(MemoryApiKeys::default()),
+            audit: Arc::new(MemoryAuditLog::default()),
             models: BTreeMap::new(),
             any_model: None,
             tools: Toolbox::default(),
@@ -241,7 +246,8 @@ impl Runs {
         let events = self.opened(&tenant, &run_id).await?;
         let first_events = Arc::new(Mutex::new(Some(events)));
         let (runs, already_existed) = (self.clone(), false);
-        Ok(RunHandle { runs, tenant, run_id, already_existed, outcome: None, first_events })
+        let (request, outcome) = (None, None);
+        Ok(RunHandle { runs, tenant, run_id, already_existed, request, outcome, first_events })
     }
 
     /// Opens the journal of an existing run. The journal may appear shortly after the run.
@@ -377,6 +383,11 @@ impl Runs {
         &self.0.parts.api_keys
     }
 
+    /// Returns the log of who did what.
+    pub fn audit(&self) -> &Arc<dyn AuditLog> {
+        &self.0.parts.audit
+    }
+
     /// Returns the blob store.
     pub fn blobs(&self) -> &Arc<dyn BlobStore> {
         &self.0.parts.blobs
@@ -422,6 +433,8 @@ pub struct RunHandle {
     pub(crate) tenant: TenantId,
     pub(crate) run_id: RunId,
     pub(crate) already_existed: bool,
+    /// What was asked for, if this start created the run.
+    pub(crate) request: Option<Arc<RunRequest>>,
     /// The outcome of this worker's execution, if it executes the run.
     pub(crate) outcome: Option<Shared<oneshot::Receiver<Option<RunOutcome>>>>,
     /// Opened before the run starts, for the first caller of [`Self::events`]: a journal with a
@@ -439,6 +452,11 @@ impl RunHandle {
     /// Returns the id of the run.
     pub fn id(&self) -> &RunId {
         &self.run_id
+    }
+
+    /// Returns what was asked for, as it is recorded. `None` if the run existed before.
+    pub fn request(&self) -> Option<&RunRequest> {
+        self.request.as_deref()
     }
 
     /// Returns whether the same request had already started the run.

@@ -75,18 +75,23 @@ impl Runs {
         let beginning = beginning(&run_id, &request, &parts.clock_and_ids);
         let new =
             NewRun { run_id: run_id.clone(), created_at, request, key: options.key, beginning };
+        let request = Some(Arc::clone(&new.request));
         let created = self.create(new.clone()).await?;
         if let Created::Existing(before) = created {
             return self.existing_handle(tenant, before).await;
         }
         let error = match self.open(new, &created, options.watcher).await {
-            Ok((run, events)) => return Ok(self.work_on(run, model, events, options.permit)),
+            Ok((run, events)) => {
+                let handle = self.work_on(run, model, events, options.permit);
+                return Ok(RunHandle { request, ..handle });
+            }
             Err(error) => error,
         };
         if parts.workers.is_durable() {
             warn!(%run_id, %error, "run created but not started here, released");
             self.release(&run_id).await;
-            return self.remote_handle(tenant, run_id).await;
+            let handle = self.remote_handle(tenant, run_id).await?;
+            return Ok(RunHandle { request, ..handle });
         }
         // The failed run must not block its conversation.
         let outcome = RunOutcome::Failed { failure: failures::journal_lost() };
@@ -185,6 +190,7 @@ impl Runs {
             tenant: run.tenant().clone(),
             run_id: run.id().clone(),
             already_existed: false,
+            request: None,
             outcome: Some(outcome.shared()),
             first_events: Arc::new(Mutex::new(Some(events))),
         };

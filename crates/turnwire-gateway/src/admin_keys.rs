@@ -9,13 +9,15 @@ use std::{collections::BTreeSet, time::Duration};
 use axum::{extract::State, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use tracing::{error, info};
-use turnwire_contract::{ApiKey, Scope, StoreError, TenantId, Timestamp};
+use turnwire_contract::{ApiKey, AuditAction, Scope, StoreError, TenantId, Timestamp};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    admin::{Admin, checked_name},
     api_error::{ApiError, ErrorBody},
     app::App,
+    audit::Deed,
     auth::{Caller, NewApiKey},
     body::{JsonBody, typed},
     json::Json,
@@ -158,6 +160,8 @@ async fn create(
         expires_at: admin.end(lifetime.map(|lifetime| now.later(lifetime))),
     };
     let (record, key) = made(new)?;
+    let deed = Deed::new(AuditAction::KeyCreated, &record.key_id).content(&record.scopes);
+    app.audit_in(&record.tenant, &caller, deed).await?;
     app.runs().api_keys().create_key(record.clone()).await.map_err(not_created)?;
     info!(key_id = record.key_id, tenant = %record.tenant, "API key created");
     Ok(Json(MadeKey { line: KeyLine::new(record, now), key }))
@@ -185,10 +189,7 @@ async fn list(
     QueryParams(params): QueryParams<KeyListParams>,
 ) -> Result<Json<KeyList>, ApiError> {
     let admin = Admin::new(&caller)?;
-    let tenant = match checked_name("tenant", params.tenant)? {
-        Some(tenant) => Some(admin.tenant(Some(TenantId::new(tenant)))?),
-        None => admin.bound().cloned(),
-    };
+    let tenant = admin.listed_tenant(params.tenant)?;
     let now = app.runs().now();
     let keys = app.runs().api_keys().list_keys(tenant.as_ref()).await?;
     let data = keys.into_iter().map(|key| KeyLine::new(key, now)).collect();
@@ -232,6 +233,8 @@ async fn rotate(
     let new = NewApiKey::in_place_of(admin.find(&app, &key_id).await?, now);
     let expires_at = admin.end(new.expires_at);
     let (record, key) = made(NewApiKey { expires_at, ..new })?;
+    let deed = Deed::new(AuditAction::KeyRotated, &key_id).detail(&record.key_id);
+    app.audit_in(&record.tenant, &caller, deed).await?;
     let rotated = app.runs().api_keys().rotate_key(&key_id, now.later(overlap), record.clone());
     if !rotated.await.map_err(not_created)? {
         let message = "The key is not valid any more, or was rotated already.";
@@ -258,7 +261,9 @@ async fn revoke(
     PathParams(key_id): PathParams<String>,
 ) -> Result<Json<KeyLine>, ApiError> {
     let admin = Admin::new(&caller)?;
-    admin.find(&app, &key_id).await?;
+    let key = admin.find(&app, &key_id).await?;
+    let deed = Deed::new(AuditAction::KeyRevoked, &key_id);
+    app.audit_in(&key.tenant, &caller, deed).await?;
     let now = app.runs().now();
     let revoked = app.runs().api_keys().revoke_key(admin.bound(), &key_id, now).await?;
     let revoked = revoked.ok_or_else(|| ApiError::not_found("API key", &key_id))?;
@@ -266,44 +271,7 @@ async fn revoke(
     Ok(Json(KeyLine::new(revoked, now)))
 }
 
-/// A caller who manages keys.
-struct Admin<'a> {
-    caller: &'a Caller,
-}
-
-impl<'a> Admin<'a> {
-    /// Refuses callers of a server that needs no key: the first key would lock all others out.
-    fn new(caller: &'a Caller) -> Result<Self, ApiError> {
-        if caller.actor().is_none() {
-            let message = "This server needs no key yet. Create the first one with `turnwire keys \
-                           create --scope operator --name NAME`.";
-            return Err(ApiError::new(StatusCode::FORBIDDEN, "needs_first_key", message));
-        }
-        Ok(Self { caller })
-    }
-
-    fn is_operator(&self) -> bool {
-        self.caller.has(Scope::Operator)
-    }
-
-    /// The tenant whose keys the caller manages. `None`: all.
-    fn bound(&self) -> Option<&TenantId> {
-        (!self.is_operator()).then(|| self.caller.tenant())
-    }
-
-    /// The tenant that a request names, or that of the caller.
-    fn tenant(&self, named: Option<TenantId>) -> Result<TenantId, ApiError> {
-        let own = self.caller.tenant();
-        match named {
-            Some(tenant) if tenant != *own && !self.is_operator() => {
-                let message = "The key may only manage keys of its own tenant.";
-                let error = ApiError::new(StatusCode::FORBIDDEN, "missing_scope", message);
-                Err(error.about("tenant"))
-            }
-            named => Ok(named.unwrap_or_else(|| own.clone())),
-        }
-    }
-
+impl Admin<'_> {
     /// The key that a request names. The caller must be able to give what it allows.
     async fn find(&self, app: &App, key_id: &str) -> Result<ApiKey, ApiError> {
         let keys = app.runs().api_keys().list_keys(self.bound()).await?;
@@ -315,7 +283,7 @@ impl<'a> Admin<'a> {
 
     /// When a new key ends: with the caller's own at the latest, unless that is an operator's.
     fn end(&self, end: Option<Timestamp>) -> Option<Timestamp> {
-        let own = self.caller.expires_at().filter(|_| !self.is_operator());
+        let own = self.caller().expires_at().filter(|_| !self.is_operator());
         match (end, own) {
             (Some(end), Some(own)) => Some(end.min(own)),
             (end, own) => end.or(own),
@@ -324,7 +292,7 @@ impl<'a> Admin<'a> {
 
     /// The scopes that a request names, or the usual ones, as far as the caller may give them.
     fn scopes(&self, named: Option<BTreeSet<Scope>>) -> Result<BTreeSet<Scope>, ApiError> {
-        let may_give = |scope: &Scope| self.is_operator() || self.caller.scopes().contains(scope);
+        let may_give = |scope: &Scope| self.is_operator() || self.caller().scopes().contains(scope);
         let Some(named) = named else {
             let usual: BTreeSet<Scope> = Scope::USUAL.into_iter().filter(may_give).collect();
             return self.scopes(Some(usual));
@@ -357,17 +325,6 @@ fn not_created(error: StoreError) -> ApiError {
             ApiError::new(StatusCode::CONFLICT, "too_many_keys", message)
         }
         other => other.into(),
-    }
-}
-
-fn checked_name(param: &'static str, name: Option<String>) -> Result<Option<String>, ApiError> {
-    let Some(name) = name else { return Ok(None) };
-    match NewApiKey::check_name(&name) {
-        Ok(()) => Ok(Some(name)),
-        Err(why) => {
-            let message = format!("`{param}` {why}.");
-            Err(ApiError::bad_request("invalid_value", message).about(param))
-        }
     }
 }
 

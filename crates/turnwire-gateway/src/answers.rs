@@ -1,13 +1,17 @@
-//! Answers of people: approvals, and replies to the questions of tools.
+//! What people say to a run in progress: approvals, replies to the questions of tools, and that
+//! they want it to end.
 //!
-//! Every surface passes them on here, so that each needs the scope `approve`, and approvals are
-//! recorded with who gave them.
+//! Every surface passes it on here, so that answers need the scope `approve` on each, and everything
+//! is recorded with who said it.
 
 use axum::http::StatusCode;
-use turnwire_contract::{ApprovalAnswer, CallId, InputId, Reply, RunId, Scope};
+use tracing::warn;
+use turnwire_contract::{
+    ApprovalAnswer, AuditAction, CallId, Decision, InputId, Reply, RunId, Scope,
+};
 use turnwire_engine::{AnswerError, AnswerOutcome};
 
-use crate::{api_error::ApiError, app::App, auth::Caller};
+use crate::{api_error::ApiError, app::App, audit::Deed, auth::Caller};
 
 /// A reply to a question of a tool.
 pub(crate) struct GivenReply<'a> {
@@ -29,6 +33,11 @@ impl App {
         param: &str,
     ) -> Result<(), ApiError> {
         caller.ensure(Scope::Approve)?;
+        let action = match answer.decision {
+            Decision::Approved => AuditAction::CallApproved,
+            Decision::Denied { .. } => AuditAction::CallDenied,
+        };
+        self.audit(caller, Deed::of_call(action, run_id, call_id).content(&answer)).await?;
         let answer = ApprovalAnswer { actor: caller.actor().cloned(), ..answer };
         accepted(self.runs().answer(caller.tenant(), run_id, call_id, answer).await, param)
     }
@@ -43,9 +52,43 @@ impl App {
         param: &str,
     ) -> Result<(), ApiError> {
         caller.ensure(Scope::Approve)?;
+        let deed = Deed::of_call(AuditAction::CallAnswered, run_id, call_id).content(&reply.reply);
+        self.audit(caller, deed).await?;
         let (runs, tenant) = (self.runs(), caller.tenant());
         let GivenReply { input_id, reply, by } = reply;
         accepted(runs.reply(tenant, run_id, call_id, input_id, reply, by).await, param)
+    }
+}
+
+/// Commands about runs in progress.
+impl App {
+    /// Cancels a run. Returns whether it was in progress.
+    pub(crate) async fn cancel(&self, caller: &Caller, run_id: &RunId) -> Result<bool, ApiError> {
+        self.audit(caller, Deed::new(AuditAction::RunCancelled, run_id.as_str())).await?;
+        Ok(self.runs().cancel(caller.tenant(), run_id).await?)
+    }
+
+    /// Cancels a run, for a message that nobody waits for.
+    pub(crate) fn cancel_in_background(&self, caller: &Caller, run_id: &RunId) {
+        self.runs().cancel_in_background(caller.tenant(), run_id);
+        let (app, caller, run_id) = (self.clone(), caller.clone(), run_id.clone());
+        self.tasks().spawn(async move {
+            let deed = Deed::new(AuditAction::RunCancelled, run_id.as_str());
+            if app.audit(&caller, deed).await.is_err() {
+                warn!(%run_id, "cancel not recorded in the audit log");
+            }
+        });
+    }
+
+    /// Cancels a call. Returns whether it was in progress.
+    pub(crate) async fn cancel_call(
+        &self,
+        caller: &Caller,
+        run_id: &RunId,
+        call_id: &CallId,
+    ) -> Result<bool, ApiError> {
+        self.audit(caller, Deed::of_call(AuditAction::CallCancelled, run_id, call_id)).await?;
+        Ok(self.runs().cancel_call(caller.tenant(), run_id, call_id).await?)
     }
 }
 

@@ -17,6 +17,18 @@ use crate::{
 
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
+/// What the audit log records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum AuditLevel {
+    /// Nothing.
+    None,
+    /// Everything that changes something.
+    #[default]
+    Changes,
+    /// Reading, too.
+    Reads,
+}
+
 /// Operator settings of the gateway, apart from those of the engine.
 #[derive(Debug, Clone)]
 pub struct AppOptions {
@@ -42,6 +54,8 @@ pub struct AppOptions {
     /// Other limits of a request.
     pub requests: RequestLimits,
     pub auth: AuthOptions,
+    /// What the audit log records.
+    pub audit: AuditLevel,
     /// Limits on concurrent runs and connections.
     pub admission: AdmissionLimits,
     /// Name of this worker among those that share its store.
@@ -64,6 +78,7 @@ impl Default for AppOptions {
             upload_limit: 64 * 1024 * 1024,
             requests: RequestLimits::default(),
             auth: AuthOptions::default(),
+            audit: AuditLevel::default(),
             admission: AdmissionLimits::default(),
             worker: None,
             heartbeat: HEARTBEAT,

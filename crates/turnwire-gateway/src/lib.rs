@@ -14,6 +14,7 @@
 //! * `health` answers probes, with `readiness` and `metrics`;
 //! * `admission` limits the runs and connections that are open at once;
 //! * `answers` passes on the answers of people; `admin_keys` manages API keys;
+//!   `audit` records who did what; `access_log` logs requests;
 //! * `start_run` starts every run, and `idempotency` reads the `Idempotency-Key` by which a
 //!   repeated request finds its run;
 //! * `connection` tracks one open connection and drops responses that the client does not read;
@@ -25,6 +26,8 @@
 //!   `models`, and [`openapi`], which describes them all;
 //! * `web_page` serves the web view, which uses them.
 
+mod access_log;
+mod admin;
 mod admin_keys;
 mod admission;
 mod ag_ui;
@@ -32,6 +35,7 @@ mod ai_sdk;
 mod answers;
 pub mod api_error;
 pub mod app;
+mod audit;
 pub mod auth;
 mod body;
 mod chat;
@@ -86,7 +90,8 @@ use utoipa_axum::router::OpenApiRouter;
 
 pub use admission::AdmissionLimits;
 pub use api_error::ApiError;
-pub use app::{App, AppOptions};
+pub use app::{App, AppOptions, AuditLevel};
+pub use audit::content_hash;
 pub use auth::{Auth, AuthOptions, Caller, NewApiKey};
 pub use json::JsonLimits;
 pub use limits::{HttpLimits, RequestLimits};
@@ -112,6 +117,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(durable_stream::routes())
         .merge(run_calls::routes())
         .merge(admin_keys::routes())
+        .merge(audit::routes())
         .merge(health::routes())
 }
 

@@ -61,7 +61,7 @@ async fn cancel_call(
     PathParams((id, call_id)): PathParams<(String, String)>,
 ) -> Result<Json<CommandResult>, ApiError> {
     let run_id = find(&app, &caller, &id).await?;
-    let done = app.runs().cancel_call(caller.tenant(), &run_id, &CallId::new(call_id)).await?;
+    let done = app.cancel_call(&caller, &run_id, &CallId::new(call_id)).await?;
     Ok(Json(CommandResult { run_id: id, done }))
 }
 

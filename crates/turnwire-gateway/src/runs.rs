@@ -363,7 +363,7 @@ async fn cancel(
     PathParams(id): PathParams<String>,
 ) -> Result<Json<CommandResult>, ApiError> {
     let run_id = find(&app, &caller, &id).await?;
-    let done = app.runs().cancel(caller.tenant(), &run_id).await?;
+    let done = app.cancel(&caller, &run_id).await?;
     Ok(Json(CommandResult { run_id: id, done }))
 }
 

@@ -16,7 +16,7 @@ use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use tokio::time::sleep;
-use turnwire_contract::{Share, StoreError, Timestamp};
+use turnwire_contract::{AuditAction, Share, StoreError, Timestamp};
 use turnwire_surfaces::RunSnapshot;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -24,6 +24,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     api_error::{ApiError, ErrorBody},
     app::App,
+    audit::Deed,
     auth::{Caller, SharedReader},
     body::{JsonBody, typed},
     json::Json,
@@ -143,6 +144,8 @@ async fn create(
     let secret = app.runs().shares().secret().await?;
     let token = token_of(&secret, &share);
     let (share_id, expires_at) = (share.share_id.clone(), share.expires_at);
+    let deed = Deed::new(AuditAction::RunShared, share.run_id.as_str()).detail(&share_id);
+    app.audit(&caller, deed).await?;
     app.runs().shares().share(share).await.map_err(|error| match error {
         StoreError::Rejected(_) => {
             let message = "The run has too many share links. Revoke one of them first.";
@@ -204,6 +207,8 @@ async fn revoke(
     PathParams((id, share_id)): PathParams<(String, String)>,
 ) -> Result<Json<RevokedShare>, ApiError> {
     let run_id = runs::find(&app, &caller, &id).await?;
+    let deed = Deed::new(AuditAction::ShareRevoked, run_id.as_str()).detail(&share_id);
+    app.audit(&caller, deed).await?;
     if !app.runs().shares().revoke(caller.tenant(), &run_id, &share_id).await? {
         return Err(ApiError::not_found("Share", &share_id));
     }

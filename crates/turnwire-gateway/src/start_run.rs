@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use tokio::task::JoinHandle;
-use tracing::error;
-use turnwire_contract::{RequestKey, RunRequest, TenantId};
+use tracing::{error, warn};
+use turnwire_contract::{AuditAction, RequestKey, RunRequest, TenantId};
 use turnwire_engine::{RunHandle, StartError, StartOptions};
 
-use crate::{api_error::ApiError, app::App, auth::Caller};
+use crate::{api_error::ApiError, app::App, audit::Deed, auth::Caller};
 
 impl App {
     /// Starts a run of `caller` within the concurrency limits.
@@ -63,7 +63,22 @@ impl App {
             Err(StartError::ShuttingDown) => self.metrics().refused_while_closing(),
             Ok(_) | Err(_) => {}
         }
-        Ok(started?)
+        let handle = started?;
+        self.record_run(caller, &handle).await?;
+        Ok(handle)
+    }
+
+    /// Records a run that is being executed: its model may be asked meanwhile. A run that cannot be
+    /// recorded is cancelled.
+    async fn record_run(&self, caller: &Caller, handle: &RunHandle) -> Result<(), ApiError> {
+        let Some(request) = handle.request() else { return Ok(()) };
+        let deed = Deed::new(AuditAction::RunStarted, handle.id().as_str()).content(request);
+        let recorded = self.audit(caller, deed).await;
+        if recorded.is_err() {
+            warn!(run_id = %handle.id(), "run not recorded in the audit log, cancelling it");
+            self.runs().cancel_in_background(caller.tenant(), handle.id());
+        }
+        recorded
     }
 
     /// Counts a limit that was reached, for errors that are not sent as an HTTP response. Those are

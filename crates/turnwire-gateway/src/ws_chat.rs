@@ -193,15 +193,14 @@ impl Chat {
             }
             WsRequest::Cancel => {
                 let was_running = match &self.last_run {
-                    Some(run) => self.app.runs().cancel(self.caller.tenant(), run).await,
+                    Some(run) => self.app.cancel(&self.caller, run).await,
                     None => Ok(false),
                 };
                 self.done(was_running, "there is no run to cancel").await
             }
             WsRequest::ToolCancel { tool_call_id } => {
-                let tenant = self.caller.tenant();
                 let was_at_work = match &self.last_run {
-                    Some(run) => self.app.runs().cancel_call(tenant, run, &tool_call_id).await,
+                    Some(run) => self.app.cancel_call(&self.caller, run, &tool_call_id).await,
                     None => Ok(false),
                 };
                 self.done(was_at_work, "the call is not running").await
@@ -378,13 +377,13 @@ impl Chat {
 
     async fn done(
         &mut self,
-        was_done: Result<bool, StoreError>,
+        was_done: Result<bool, ApiError>,
         otherwise: &str,
     ) -> Result<(), Disconnected> {
         match was_done {
             Ok(true) => Ok(()),
             Ok(false) => self.refuse(ErrorCode::InvalidFormat, otherwise).await,
-            Err(error) => self.broken(&error).await,
+            Err(error) => self.broken(&error.message).await,
         }
     }
 

@@ -4,7 +4,28 @@
 //! later run's context. It is hidden: no query returns it, and only its entries stay. It is deleted
 //! with the last run that continues it.
 
-use crate::database::{Database, DatabaseError, Dialect, Row, Transaction, Value};
+use tokio::sync::oneshot;
+use turnwire_contract::StoreError;
+
+use crate::{
+    database::{Database, DatabaseError, Dialect, Row, Transaction, Value},
+    turn_queue::TurnQueue,
+};
+
+/// Runs that wait to be deleted together.
+pub(crate) type DeletionQueue = TurnQueue<WaitingDeletion>;
+
+pub(crate) struct WaitingDeletion {
+    pub(crate) run: RunKey,
+    pub(crate) done: oneshot::Sender<Deleted>,
+}
+
+/// What became of a run in a batch.
+pub(crate) enum Deleted {
+    Done(Result<(), StoreError>),
+    /// The batch failed. The run is tried alone: it may not be the cause.
+    Alone,
+}
 
 /// Tenant and id of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,19 +20,20 @@
 //!   runs that other workers write.
 //! * `workers` stores leases, claims and pending commands, `heartbeats` is what this worker knows of
 //!   its own. `outage` has the backoff while a server is unavailable.
-//! * `deletion` deletes runs, `shared_deletion` with `deletion_queue` those that are to go at the same
-//!   time, `retention` old ones. `backup` copies a SQLite store.
-//! * `api_keys` stores keys, `shares` share links, `blob_store` large tool results, `trust`
+//! * `deletion` deletes runs, `shared_deletion` those that are to go at the same time, `retention`
+//!   old ones. `turn_queue` is how requests are done together. `backup` copies a SQLite store.
+//! * `audit` stores who did what, in chains (`audit_chain`). `api_keys` stores keys, `shares` share links, `blob_store` large tool results, `trust`
 //!   permissions and pins, `library` files.
 #![warn(missing_docs)]
 
 mod api_keys;
+mod audit;
+mod audit_chain;
 mod backup;
 mod blob_store;
 mod conversations;
 mod database;
 mod deletion;
-mod deletion_queue;
 mod entries;
 mod failures;
 #[cfg(test)]
@@ -60,6 +61,7 @@ mod start_run;
 mod store;
 mod sync;
 mod trust;
+mod turn_queue;
 mod workers;
 mod writer;
 

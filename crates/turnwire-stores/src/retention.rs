@@ -1,4 +1,4 @@
-//! Deletes old runs, conversations and keys.
+//! Deletes old runs, conversations, idempotency keys and entries of the audit log.
 
 use std::time::Duration;
 
@@ -26,6 +26,9 @@ impl Store {
         self.forget_expired_shares().await?;
         if let Some(retention) = self.0.options.conversation_retention {
             while self.forget_unused_conversations(retention, AT_ONCE).await? == AT_ONCE {}
+        }
+        if let Some(retention) = self.0.options.audit_retention {
+            self.forget_old_audit(retention).await?;
         }
         let Some(retention) = self.0.options.retention else {
             return Ok(0);

@@ -13,10 +13,10 @@ use turnwire_contract::{RunId, StoreError, TenantId};
 use crate::{
     Store,
     database::{DatabaseError, Value},
-    deletion::{self, RunKey},
-    deletion_queue::{Deleted, WaitingDeletion},
+    deletion::{self, Deleted, RunKey, WaitingDeletion},
     failures::rolled_back,
     run_store::{lock_finished_run, unknown},
+    turn_queue::Waited,
 };
 
 impl Store {
@@ -27,19 +27,21 @@ impl Store {
         run_id: &RunId,
     ) -> Result<(), StoreError> {
         let run = RunKey { tenant: tenant.as_str().to_owned(), run_id: run_id.as_str().to_owned() };
+        let queue = &self.0.deletions;
         loop {
-            let (done, deleted) = oneshot::channel();
-            let deletions = &self.0.deletions;
-            deletions.add(WaitingDeletion { run: run.clone(), done });
-            {
-                let _turn = deletions.turn().await;
-                self.delete_batch(deletions.next_batch()).await;
-            }
-            match deleted.await {
-                Ok(Deleted::Done(result)) => return result,
-                Ok(Deleted::Alone) => return self.delete_alone(tenant, run_id, &run).await,
-                // Whoever had the turn was dropped, or the batch was full.
-                Err(_) => {}
+            let (done, mut deleted) = oneshot::channel();
+            queue.add(WaitingDeletion { run: run.clone(), done });
+            let deleted = loop {
+                match queue.wait(&mut deleted).await {
+                    Waited::Done(deleted) => break deleted,
+                    Waited::Turn(_turn) => self.delete_batch(queue.next_batch()).await,
+                }
+            };
+            match deleted {
+                Some(Deleted::Done(result)) => return result,
+                Some(Deleted::Alone) => return self.delete_alone(tenant, run_id, &run).await,
+                // Whoever had the turn was dropped.
+                None => {}
             }
         }
     }

@@ -14,8 +14,9 @@ use tokio_util::{
 use tracing::{info, warn};
 
 use crate::{
+    audit_chain::AuditQueue,
     database::{Database, DatabaseError, PostgresDatabase, SqliteDatabase, Value},
-    deletion_queue::DeletionQueue,
+    deletion::DeletionQueue,
     follower::Follower,
     heartbeats::HeartbeatState,
     live_tails::LiveTails,
@@ -52,6 +53,8 @@ pub struct StoreOptions {
     pub retention: Option<Duration>,
     /// How long an unused conversation is stored. `None` means forever.
     pub conversation_retention: Option<Duration>,
+    /// How long entries of the audit log are stored. `None` means forever.
+    pub audit_retention: Option<Duration>,
     /// Maximum pooled connections to PostgreSQL, in addition to three dedicated ones: writer,
     /// follower and listener.
     pub connections: u32,
@@ -66,6 +69,7 @@ impl StoreOptions {
             lease: Duration::from_secs(2),
             retention: Some(Duration::from_hours(7 * 24)),
             conversation_retention: Some(Duration::from_hours(30 * 24)),
+            audit_retention: None,
             connections: 16,
         }
     }
@@ -88,6 +92,7 @@ pub(crate) struct Inner {
     pub(crate) tails: Arc<LiveTails>,
     pub(crate) writer: WriterHandle,
     pub(crate) deletions: DeletionQueue,
+    pub(crate) audit: AuditQueue,
     pub(crate) outage: Arc<Availability>,
     /// Notified when this process has changed what a list says about a run.
     pub(crate) summarized: Notify,
@@ -202,6 +207,7 @@ impl StoreBuilder {
             tails: self.tails,
             writer,
             deletions: DeletionQueue::default(),
+            audit: AuditQueue::default(),
             outage: self.outage,
             summarized: Notify::new(),
             tasks: self.tasks,

@@ -27,9 +27,9 @@ Over HTTP: /v1/admin/keys.
 
 Exit codes: 0 done, 1 the store cannot be used or refuses, 2 invalid usage or settings.";
 
-/// What all commands about keys have.
+/// What all commands about a store have.
 #[derive(Debug, Default, Args)]
-pub(crate) struct KeysArguments {
+pub(crate) struct StoreArguments {
     /// Settings file [default: turnwire.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -61,7 +61,7 @@ pub(crate) struct KeyCreateArguments {
     #[arg(long, value_name = "DAYS")]
     pub(crate) expires_days: Option<NonZeroU64>,
     #[command(flatten)]
-    pub(crate) common: KeysArguments,
+    pub(crate) common: StoreArguments,
 }
 
 #[derive(Debug, Args)]
@@ -71,7 +71,7 @@ pub(crate) struct KeyListArguments {
     #[arg(long, value_name = "TENANT")]
     pub(crate) tenant: Option<String>,
     #[command(flatten)]
-    pub(crate) common: KeysArguments,
+    pub(crate) common: StoreArguments,
 }
 
 #[derive(Debug, Args)]
@@ -83,7 +83,7 @@ pub(crate) struct KeyRotateArguments {
     #[arg(long, value_name = "SECONDS", default_value = "0")]
     pub(crate) overlap: u64,
     #[command(flatten)]
-    pub(crate) common: KeysArguments,
+    pub(crate) common: StoreArguments,
 }
 
 #[derive(Debug, Args)]
@@ -92,5 +92,5 @@ pub(crate) struct KeyRevokeArguments {
     /// ID of the key: key_…
     pub(crate) key_id: String,
     #[command(flatten)]
-    pub(crate) common: KeysArguments,
+    pub(crate) common: StoreArguments,
 }

@@ -1,23 +1,17 @@
 //! `turnwire keys`: the API keys of a store. They are changed in the database itself, so the first
 //! key needs no other one.
 
-use std::{
-    collections::BTreeSet,
-    io::{self, IsTerminal},
-    path::Path,
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
-use turnwire_contract::{ApiKey, ApiKeys, Scope, StoreError, TenantId, Timestamp};
-use turnwire_engine::ClockAndIds;
+use turnwire_contract::{ApiKey, ApiKeys, AuditAction, Scope, TenantId, Timestamp};
 use turnwire_gateway::NewApiKey;
 use turnwire_stores::Store;
 
 use super::{
+    on_store::{audit, now, on_store, refused},
     output::{Output, one_line, short_time},
     table::{Row, Table},
-    watched::runtime,
 };
 use crate::{
     args::{
@@ -25,9 +19,7 @@ use crate::{
     },
     environment::Environment,
     exit::{Exit, Problem},
-    settings::store_of_keys,
-    terminal::{Colour, Paint, tell},
-    wiring::not_opened,
+    terminal::{Colour, tell},
 };
 
 pub(crate) fn keys(command: &KeysCommand, environment: &Environment) -> Exit {
@@ -37,25 +29,10 @@ pub(crate) fn keys(command: &KeysCommand, environment: &Environment) -> Exit {
         KeysCommand::Rotate(arguments) => &arguments.common,
         KeysCommand::Revoke(arguments) => &arguments.common,
     };
-    let paint = Paint::choose(common.color, environment, io::stdout().is_terminal());
-    let output = Output::new(paint, common.json);
     let makes_store = matches!(command, KeysCommand::Create(_));
-    let done = store_of_keys(common, environment).and_then(|options| {
-        check_exists(&options.url, makes_store)?;
-        runtime()?.block_on(async {
-            let store = Store::open(options).await.map_err(not_opened)?;
-            let done = execute(command, &store, output).await;
-            store.close().await;
-            done
-        })
-    });
-    match done {
-        Ok(()) => Exit::Done,
-        Err(problem) => {
-            problem.show(paint);
-            problem.exit
-        }
-    }
+    on_store(common, environment, makes_store, async |store, output| {
+        execute(command, store, output).await
+    })
 }
 
 async fn execute(command: &KeysCommand, store: &Store, output: Output) -> Result<(), Problem> {
@@ -67,10 +44,6 @@ async fn execute(command: &KeysCommand, store: &Store, output: Output) -> Result
     }
 }
 
-fn now() -> Timestamp {
-    ClockAndIds::system().now()
-}
-
 async fn create(
     store: &Store,
     arguments: &KeyCreateArguments,
@@ -79,7 +52,7 @@ async fn create(
     let project = arguments.project.as_deref();
     let names = [("--tenant", arguments.tenant.as_str()), ("--name", &arguments.name)].into_iter();
     for (option, name) in names.chain(project.map(|name| ("--project", name))) {
-        NewApiKey::check_name(name).map_err(|why| Problem::usage(format!("{option} {why}")))?;
+        ApiKey::check_name(name).map_err(|why| Problem::usage(format!("{option} {why}")))?;
     }
     let scopes: BTreeSet<Scope> = match arguments.scopes.as_slice() {
         [] => Scope::USUAL.into(),
@@ -99,6 +72,7 @@ async fn create(
     };
     let is_first = !store.has_keys().await.map_err(refused)?;
     let (record, key) = made(new)?;
+    audit(store, AuditAction::KeyCreated, &record.tenant, &record.key_id, None).await?;
     store.create_key(record.clone()).await.map_err(refused)?;
     show_made(&record, &key, output);
     if is_first && !output.json {
@@ -128,6 +102,8 @@ async fn rotate(
     let old = old.ok_or_else(|| no_key(&arguments.key_id))?;
     let now = now();
     let (record, key) = made(NewApiKey::in_place_of(old, now))?;
+    let (key_id, new_id) = (&arguments.key_id, Some(record.key_id.clone()));
+    audit(store, AuditAction::KeyRotated, &record.tenant, key_id, new_id).await?;
     let until = now.later(Duration::from_secs(arguments.overlap));
     if !store.rotate_key(&arguments.key_id, until, record.clone()).await.map_err(refused)? {
         let problem = Problem::failure(format!("{} is not valid any more", arguments.key_id));
@@ -143,6 +119,10 @@ async fn revoke(
     output: Output,
 ) -> Result<(), Problem> {
     let now = now();
+    let keys = store.list_keys(None).await.map_err(refused)?;
+    let key = keys.into_iter().find(|key| key.key_id == arguments.key_id);
+    let key = key.ok_or_else(|| no_key(&arguments.key_id))?;
+    audit(store, AuditAction::KeyRevoked, &key.tenant, &key.key_id, None).await?;
     let revoked = store.revoke_key(None, &arguments.key_id, now).await.map_err(refused)?;
     let revoked = revoked.ok_or_else(|| no_key(&arguments.key_id))?;
     output.print(&line(&revoked, now), || {
@@ -219,26 +199,7 @@ fn listed(keys: &[ApiKey], now: Timestamp, output: Output) -> String {
     Table { header, rows: rows.collect() }.format(output.width, output.paint)
 }
 
-/// Refuses a file that is not there: opening it would make an empty store, and hide that another one
-/// was meant.
-fn check_exists(url: &str, makes_store: bool) -> Result<(), Problem> {
-    let file = url.strip_prefix("sqlite://").filter(|file| !Path::new(file).exists());
-    match file {
-        Some(file) if makes_store => tell(&format!("The store {file} is new.")),
-        Some(file) => {
-            return Err(Problem::failure(format!("there is no store {file}"))
-                .hint("name it: [store] in the settings, or TURNWIRE_STORE_URL"));
-        }
-        None => {}
-    }
-    Ok(())
-}
-
 fn no_key(key_id: &str) -> Problem {
     Problem::failure(format!("there is no key {}", one_line(key_id)))
         .hint("turnwire keys list shows them")
-}
-
-fn refused(error: StoreError) -> Problem {
-    Problem::failure(format!("the store refuses: {error}"))
 }

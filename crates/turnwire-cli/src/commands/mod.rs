@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod chat;
 pub(crate) mod check;
@@ -9,6 +10,7 @@ pub(crate) mod follow;
 pub(crate) mod keys;
 pub(crate) mod login;
 pub(crate) mod mcp;
+mod on_store;
 mod output;
 pub(crate) mod read_pdf;
 pub(crate) mod run;

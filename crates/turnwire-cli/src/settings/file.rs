@@ -10,6 +10,7 @@ use std::{
 
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
+use turnwire_gateway::content_hash;
 
 use super::{lines::line_of, words::did_you_mean};
 use crate::exit::Problem;
@@ -27,6 +28,11 @@ pub(super) struct SettingsFile {
 
 impl SettingsFile {
     /// Reads the file. A named file must exist; the default one may be missing.
+    /// SHA-256 of the file, in hexadecimal.
+    pub(super) fn digest(&self) -> String {
+        content_hash(self.text.as_bytes())
+    }
+
     pub(super) fn find(named: Option<&Path>) -> Result<Option<Self>, Problem> {
         let path = named.unwrap_or(Path::new(DEFAULT_FILE)).to_owned();
         match fs::read_to_string(&path) {

@@ -86,23 +86,25 @@
 //! ```
 
 mod approvals;
+mod audit;
 mod backup;
 mod egress;
 mod embeddings;
 mod file;
 mod functions;
-mod keys;
 mod limits;
 mod lines;
 mod mcp;
 mod mcp_files;
 mod model_kind;
 mod models;
+mod oidc;
 mod run;
 mod sections;
 mod serve;
 mod server;
 mod store;
+mod store_command;
 #[cfg(test)]
 mod testing;
 mod tool_server_login;
@@ -116,12 +118,12 @@ pub(crate) use self::upstreams::ModelTimeouts;
 pub(crate) use self::{
     approvals::ApprovalSettings,
     backup::BackupSettings,
-    keys::store_of_keys,
     mcp_files::McpSettings,
     model_kind::Kind,
     models::{DEFAULT_MODEL, Demo, ModelSettings, OtherNames, Provider, ServedModels, ToolCalling},
     run::RunSettings,
     serve::ServeSettings,
+    store_command::store_of_command,
     tool_servers::filled,
     upstreams::UpstreamSettings,
     words::{did_you_mean, is_http_url},

@@ -4,11 +4,13 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde::Deserialize;
 use toml::Value;
+use turnwire_oidc::OidcOptions;
 use turnwire_stores::StoreOptions;
 use turnwire_tools::EgressOptions;
 
 use super::{
     approvals::{ApprovalSettings, approvals},
+    audit::AuditSection,
     egress::egress,
     embeddings::EmbeddingsSection,
     file::{RawTable, SettingsFile, all_of, read_table, table_of},
@@ -16,6 +18,7 @@ use super::{
     limits::{LimitsSection, limits},
     mcp::{McpSection, mcp},
     models::{NamedModel, complete_timeouts, named_models},
+    oidc::oidc,
     server::ServerSection,
     store::StoreSection,
     tool_servers::{NamedServer, named_servers},
@@ -27,6 +30,8 @@ use crate::{environment::Environment, exit::Problem};
 pub(super) struct Sections {
     pub(super) models: BTreeMap<String, NamedModel>,
     pub(super) server: ServerSection,
+    /// Whose tokens are accepted in place of keys.
+    pub(super) oidc: Option<OidcOptions>,
     pub(super) tool_servers: BTreeMap<String, NamedServer>,
     /// Files with further servers.
     pub(super) mcp: McpSection,
@@ -37,6 +42,7 @@ pub(super) struct Sections {
     pub(super) limits: LimitsSection,
     pub(super) approvals: ApprovalSettings,
     pub(super) store: StoreSection,
+    pub(super) audit: AuditSection,
 }
 
 impl Sections {
@@ -48,6 +54,7 @@ impl Sections {
         let RawSettings {
             models,
             server,
+            oidc: provider,
             mcp_servers,
             mcp: of_others,
             functions,
@@ -58,10 +65,12 @@ impl Sections {
             approvals: asking,
             store,
             fanout,
+            audit,
         } = read_table("", file.table()?, mistakes);
         let mut section = |name: &str, value| table_of(name, value, mistakes);
         let models = section("models", models);
         let server = section("server", server);
+        let provider = section("oidc", provider);
         let servers = section("mcp_servers", mcp_servers);
         let of_others = section("mcp", of_others);
         let functions = section("functions", functions);
@@ -71,9 +80,11 @@ impl Sections {
         let most = section("limits", most);
         let asking = section("approvals", asking);
         let (store, fanout) = (section("store", store), section("fanout", fanout));
+        let audit = section("audit", audit);
         let mut sections = Self {
             models: named_models(models.unwrap_or_default(), mistakes),
             server: ServerSection::read(server.unwrap_or_default(), mistakes),
+            oidc: provider.and_then(|table| oidc(table, mistakes)),
             tool_servers: named_servers(servers.unwrap_or_default(), mistakes),
             mcp: mcp(of_others.unwrap_or_default(), file, mistakes),
             functions: named_functions(functions.unwrap_or_default(), file, mistakes),
@@ -83,6 +94,7 @@ impl Sections {
             limits: limits(most.unwrap_or_default(), mistakes),
             approvals: approvals(asking.unwrap_or_default(), mistakes),
             store: StoreSection::read(store, fanout, mistakes),
+            audit: AuditSection::read(audit.unwrap_or_default(), mistakes),
         };
         complete_timeouts(&mut sections.models, sections.limits.runs.model_silence, mistakes);
         Ok(sections)
@@ -111,6 +123,7 @@ pub(super) fn store_alone(
 pub(super) struct RawSettings {
     models: Option<Value>,
     server: Option<Value>,
+    oidc: Option<Value>,
     mcp_servers: Option<Value>,
     mcp: Option<Value>,
     functions: Option<Value>,
@@ -121,12 +134,14 @@ pub(super) struct RawSettings {
     approvals: Option<Value>,
     store: Option<Value>,
     fanout: Option<Value>,
+    audit: Option<Value>,
 }
 
 impl RawTable for RawSettings {
     const KEYS: &'static [&'static str] = &[
         "models",
         "server",
+        "oidc",
         "mcp_servers",
         "mcp",
         "functions",
@@ -137,5 +152,6 @@ impl RawTable for RawSettings {
         "approvals",
         "store",
         "fanout",
+        "audit",
     ];
 }

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use turnwire::Limits;
-use turnwire_gateway::AuthOptions;
+use turnwire_gateway::{AuditLevel, AuthOptions};
+use turnwire_oidc::OidcOptions;
 use turnwire_stores::StoreOptions;
 use turnwire_tools::{
     EgressOptions, EmbeddingsOptions, HttpFunctionOptions, McpServerOptions, UrlRule,
@@ -28,7 +29,12 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct ServeSettings {
     pub(crate) listen: SocketAddr,
+    /// Without the identity provider, which is in `oidc`.
     pub(crate) auth: AuthOptions,
+    /// Whose tokens are accepted in place of keys.
+    pub(crate) oidc: Option<OidcOptions>,
+    /// What the audit log records.
+    pub(crate) audit: AuditLevel,
     /// Instructions for `/chat` and `/ws/chat`.
     pub(crate) instructions: Option<String>,
     pub(crate) models: ServedModels,
@@ -48,6 +54,8 @@ pub(crate) struct ServeSettings {
     pub(crate) approvals: ApprovalSettings,
     /// The store; in memory if not set.
     pub(crate) store: Option<StoreOptions>,
+    /// SHA-256 of the settings file.
+    pub(crate) digest: Option<String>,
     /// Warnings about valid but questionable settings.
     pub(crate) warnings: Vec<String>,
 }
@@ -85,6 +93,8 @@ impl ServeSettings {
         let choice = arguments.model.as_deref().or(environment.get("TURNWIRE_MODEL"));
         let is_demo = arguments.demo || choice == Some(SCRIPTED);
         let store = sections.store.options(is_demo, environment, &mut in_file, &mut in_environment);
+        let audit_retention = sections.audit.retention;
+        let store = store.map(|store| StoreOptions { audit_retention, ..store });
         if !is_demo {
             in_file.extend(missing_for_all(&sections.models, environment)?);
         }
@@ -103,7 +113,15 @@ impl ServeSettings {
         let origins = server.origins.into_iter().chain(arguments.origin.iter().cloned()).collect();
         Ok(Self {
             listen: arguments.listen.or(listen).or(server.listen).unwrap_or(DEFAULT_LISTEN),
-            auth: AuthOptions { api_keys, metrics_token, hosts: server.hosts, origins },
+            auth: AuthOptions {
+                api_keys,
+                tokens: None,
+                metrics_token,
+                hosts: server.hosts,
+                origins,
+            },
+            oidc: sections.oidc,
+            audit: sections.audit.level,
             instructions: server.instructions,
             models,
             tool_servers,
@@ -120,6 +138,7 @@ impl ServeSettings {
             },
             approvals: sections.approvals,
             store,
+            digest: file.map(SettingsFile::digest),
             warnings,
         })
     }

@@ -8,7 +8,9 @@
     reason = "a test that cannot go on should fall over"
 )]
 
+mod access_log;
 mod asking;
+mod audit;
 mod backup;
 mod chat;
 mod check;

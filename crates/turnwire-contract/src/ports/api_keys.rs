@@ -8,6 +8,9 @@ use utoipa::ToSchema;
 
 use crate::{StoreError, TenantId, Timestamp};
 
+/// Maximum length of the names of keys, tenants and projects, in bytes.
+const MAX_NAME: usize = 200;
+
 /// What a key allows. A key may have several scopes.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
@@ -118,6 +121,17 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
+    /// Checks the name of a key, of a tenant or of a project. The error says what it must be like.
+    pub fn check_name(name: &str) -> Result<(), String> {
+        let is_fine = !name.trim().is_empty()
+            && name.len() <= MAX_NAME
+            && !name.chars().any(char::is_control);
+        if is_fine {
+            return Ok(());
+        }
+        Err(format!("must have 1 to {MAX_NAME} bytes and no control characters"))
+    }
+
     /// Whether the key is valid at `now`.
     pub fn is_valid_at(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)

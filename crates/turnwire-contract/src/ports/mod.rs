@@ -1,10 +1,11 @@
-//! Interfaces to external systems. Adapters are in `turnwire-models`, `turnwire-tools` and
-//! `turnwire-stores`; `turnwire-engine` has an in-memory journal and store.
+//! Interfaces to external systems. Adapters are in `turnwire-models`, `turnwire-tools`,
+//! `turnwire-stores` and `turnwire-oidc`; `turnwire-engine` has an in-memory journal and store.
 //!
 //! Each trait lists the guarantees of an implementation. For the storage traits, a conformance
 //! suite in `turnwire-testkit` has one test per guarantee.
 
 mod api_keys;
+mod audit;
 mod blob_store;
 mod filter;
 mod indexing;
@@ -17,11 +18,16 @@ mod run_listing;
 mod run_record;
 mod run_store;
 mod shares;
+mod tokens;
 mod tool;
 mod tool_servers;
 mod workers;
 
 pub use api_keys::{ApiKey, ApiKeys, MAX_API_KEYS, Scope, UnknownScope};
+pub use audit::{
+    AuditAction, AuditEntry, AuditFault, AuditLog, AuditQuery, AuditRecord, AuditReport,
+    UnknownAction,
+};
 pub use blob_store::{BlobError, BlobStore};
 pub use filter::{Comparison, Filter, FilterMistake};
 pub use indexing::{
@@ -46,6 +52,7 @@ pub use run_store::{
     RunStore, StoreError,
 };
 pub use shares::{MAX_SHARES, Share, Shares};
+pub use tokens::{TokenError, TokenHolder, TokenVerifier};
 pub use tool::{CallLink, Question, Tool, ToolContext, ToolError, ToolNote, ToolRequest};
 pub use tool_servers::{
     NoToolServers, ServerRef, ServerState, ServerStatus, ServerTransport, ToolServers,

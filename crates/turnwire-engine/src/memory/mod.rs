@@ -5,6 +5,7 @@
 //! Conversations are never deleted; a program with an unbounded number of them needs another store.
 
 mod api_keys;
+mod audit;
 mod blobs;
 mod journal;
 mod pins;
@@ -17,6 +18,7 @@ use serde::Serialize;
 use turnwire_contract::RunId;
 
 pub use api_keys::MemoryApiKeys;
+pub use audit::MemoryAuditLog;
 pub use blobs::MemoryBlobStore;
 pub use journal::MemoryJournal;
 pub use pins::MemoryPins;

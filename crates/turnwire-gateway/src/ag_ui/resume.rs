@@ -115,6 +115,6 @@ pub(super) async fn cancel(
     PathParams(id): PathParams<String>,
 ) -> Result<Json<CommandResult>, ApiError> {
     let run_id = find_run(&app, &caller, &id).await?;
-    let done = app.runs().cancel(caller.tenant(), &run_id).await?;
+    let done = app.cancel(&caller, &run_id).await?;
     Ok(Json(CommandResult { run_id: run_id.to_string(), done }))
 }

@@ -11,7 +11,7 @@ use futures::{TryStreamExt, future::ready};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
-use turnwire_contract::{RunId, RunOutcome, RunRecord, RunStatus, Seq};
+use turnwire_contract::{AuditAction, RunId, RunOutcome, RunRecord, RunStatus, Seq};
 use turnwire_surfaces::{
     Projection,
     responses::{InputItem, Profile, Response, Responses, SequencedEvent, ids, wire_items},
@@ -22,6 +22,7 @@ use super::output::{ProfileParams, profile, stream_of};
 use crate::{
     api_error::{ApiError, ErrorBody},
     app::App,
+    audit::Deed,
     auth::Caller,
     files::DeletedObject,
     json::Json,
@@ -168,7 +169,7 @@ pub(super) async fn cancel(
 
 /// Cancels a run, and waits until its end is recorded.
 async fn stop(app: &App, caller: &Caller, run_id: &RunId) -> Result<(), ApiError> {
-    if app.runs().cancel(caller.tenant(), run_id).await? {
+    if app.cancel(caller, run_id).await? {
         let events = app.runs().follow(caller.tenant(), run_id, Seq::START).await?;
         // If it takes longer, the run still ends later.
         let _ = timeout(CANCEL_TIME, events.try_for_each(|_| ready(Ok(())))).await;
@@ -194,6 +195,8 @@ pub(super) async fn delete(
 ) -> Result<Json<DeletedObject>, ApiError> {
     let record = find(&app, &caller, &id).await?;
     stop(&app, &caller, &record.run_id).await?;
+    let deed = Deed::new(AuditAction::RunDeleted, record.run_id.as_str());
+    app.audit(&caller, deed).await?;
     app.runs().delete(caller.tenant(), &record.run_id).await?;
     Ok(Json(DeletedObject::new(id, "response")))
 }

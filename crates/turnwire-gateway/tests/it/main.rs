@@ -10,6 +10,7 @@
 mod ag_ui;
 mod ai_sdk;
 mod approvals;
+mod audit;
 mod auth;
 mod bounds;
 mod chat;

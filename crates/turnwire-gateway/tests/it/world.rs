@@ -15,7 +15,7 @@ use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
     tungstenite::{Message, client::IntoClientRequest},
 };
-use turnwire_contract::{Journal, Model, RunStore, Tool, ToolServers, Workers};
+use turnwire_contract::{AuditLog, Journal, Model, RunStore, Tool, ToolServers, Workers};
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 use turnwire_gateway::{App, AppOptions, HttpLimits, Server};
 use turnwire_models::{Scripted, Turn};
@@ -46,6 +46,7 @@ pub(crate) struct Plan {
     store: Option<Arc<dyn RunStore>>,
     log: Option<Arc<dyn Journal>>,
     workers: Option<Arc<dyn Workers>>,
+    audit: Option<Arc<dyn AuditLog>>,
     pub(crate) options: AppOptions,
     pub(crate) limits: HttpLimits,
 }
@@ -69,6 +70,7 @@ impl Plan {
             store: None,
             log: None,
             workers: None,
+            audit: None,
             options,
             limits,
         }
@@ -125,6 +127,11 @@ impl Plan {
         self
     }
 
+    pub(crate) fn audit(mut self, log: impl AuditLog + 'static) -> Self {
+        self.audit = Some(Arc::new(log));
+        self
+    }
+
     /// Others that share the store, to whom runs are left.
     pub(crate) fn workers(mut self, workers: impl Workers + 'static) -> Self {
         self.workers = Some(Arc::new(workers));
@@ -161,6 +168,7 @@ impl Plan {
             models,
             servers: self.other_servers.unwrap_or_else(|| Arc::new(self.servers)),
             workers: self.workers.unwrap_or(usual.workers),
+            audit: self.audit.unwrap_or(usual.audit),
             heartbeat: Duration::from_secs(1),
             ..EngineParts::default()
         });

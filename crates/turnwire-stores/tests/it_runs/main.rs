@@ -1,5 +1,6 @@
 //! Runs, big results, workers and what is forgotten, on both databases.
 
+mod audit;
 mod broken_runs;
 mod forgetting;
 mod promises;

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
-use futures::future::{join, join_all, join4};
+use futures::future::{join, join_all, join3, join4};
 use tokio::net::TcpListener;
 use turnwire_contract::{Tool, ToolError};
 use turnwire_models::probe::{ModelListFormat, ProbeError, models_at};
@@ -32,18 +32,34 @@ pub(super) async fn everything(settings: &ServeSettings, environment: &Environme
         Box::pin(models(settings)),
         Box::pin(tool_servers(settings)),
         Box::pin(store(settings.store.as_ref())),
-        Box::pin(join(web_search(settings), listen(settings.listen))),
+        Box::pin(join3(web_search(settings), identity_provider(settings), listen(settings.listen))),
     );
-    let (models, tool_servers, store, (web_search, listen)) = looking.await;
+    let (models, tool_servers, store, (web_search, identity_provider, listen)) = looking.await;
     let mut findings = vec![read_settings(settings)];
     findings.extend(models);
     findings.extend(tool_servers);
     findings.extend(store);
     findings.extend(web_search);
+    findings.extend(identity_provider);
     findings.extend(way_out(settings));
     findings.push(listen);
     findings.extend(proxies(environment));
     Report(findings)
+}
+
+/// Asks the identity provider for its keys.
+async fn identity_provider(settings: &ServeSettings) -> Option<Finding> {
+    let options = settings.oidc.as_ref()?;
+    let subject = "identity provider";
+    let checked = match wiring::oidc(options) {
+        Ok(oidc) => oidc.check().await,
+        Err(problem) => return Some(Finding::broken(subject, problem.to_string())),
+    };
+    Some(match checked {
+        Ok(n_keys) => Finding::ok(subject, format!("{}: usable keys: {n_keys}", options.issuer)),
+        Err(why) => Finding::broken(subject, why)
+            .hint("check issuer under [oidc]: it is the address that the provider calls itself"),
+    })
 }
 
 fn read_settings(settings: &ServeSettings) -> Finding {

@@ -51,6 +51,9 @@ pub(super) fn lines(
         lines.push(row("Tool servers", servers.join(", ")));
     }
     lines.push(row("Keys", keys(settings.auth.api_keys.len(), served.needs_key)));
+    if let Some(provider) = &settings.oidc {
+        lines.push(row("Tokens", format!("of {}", provider.issuer)));
+    }
     lines.push(row("Kept", kept(settings.store.as_ref())));
     let key = if served.needs_key { "…" } else { "none" };
     lines.push(format!(

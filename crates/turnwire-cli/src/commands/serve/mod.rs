@@ -101,6 +101,8 @@ async fn until_closed(
         .start_worker()
         .await
         .map_err(|error| Problem::failure(format!("the store does not respond: {error}")))?;
+    let recorded = app.record_start(settings.digest.clone()).await;
+    recorded.map_err(|error| Problem::failure(format!("the audit log is not written: {error}")))?;
     begin(address, settings, &app, output);
     let (background, stop) = (TaskTracker::new(), CancellationToken::new());
     background.spawn(indexer.run(stop.clone()));

@@ -1,17 +1,17 @@
-//! Settings of `turnwire keys`.
+//! Settings of `turnwire keys` and `turnwire audit`.
 
 use turnwire_stores::StoreOptions;
 
 use super::sections::store_alone;
-use crate::{args::KeysArguments, environment::Environment, exit::Problem};
+use crate::{args::StoreArguments, environment::Environment, exit::Problem};
 
-/// Reads the store from environment and file. Keys in memory would be gone at once.
-pub(crate) fn store_of_keys(
-    arguments: &KeysArguments,
+/// Reads the store from environment and file. What is in memory belongs to one process.
+pub(crate) fn store_of_command(
+    arguments: &StoreArguments,
     environment: &Environment,
 ) -> Result<StoreOptions, Problem> {
     let store = store_alone(arguments.config.as_deref(), environment)?.ok_or_else(|| {
-        Problem::usage("keys cannot be kept in memory")
+        Problem::usage("keys cannot be kept in memory, nor is there an audit log")
             .hint("name a store: [store] in the settings, or TURNWIRE_STORE_URL")
             .hint("a server that keeps its runs in memory takes keys from TURNWIRE_API_KEYS")
     })?;

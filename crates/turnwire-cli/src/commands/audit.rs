@@ -1,0 +1,86 @@
+//! `turnwire audit`: who did what, and whether anybody changed the record of it.
+
+use serde_json::json;
+use turnwire_contract::{AuditEntry, AuditLog, AuditQuery, TenantId};
+use turnwire_stores::Store;
+
+use super::{
+    on_store::{on_store, refused},
+    output::{Output, one_line, short_time},
+    table::{Row, Table},
+};
+use crate::{
+    args::{AuditCommand, AuditListArguments},
+    environment::Environment,
+    exit::{Exit, Problem},
+};
+
+pub(crate) fn audit(command: &AuditCommand, environment: &Environment) -> Exit {
+    let common = match command {
+        AuditCommand::List(arguments) => &arguments.common,
+        AuditCommand::Verify(arguments) => &arguments.common,
+    };
+    on_store(common, environment, false, async |store, output| match command {
+        AuditCommand::List(arguments) => list(store, arguments, output).await,
+        AuditCommand::Verify(_) => verify(store, output).await,
+    })
+}
+
+async fn list(
+    store: &Store,
+    arguments: &AuditListArguments,
+    output: Output,
+) -> Result<(), Problem> {
+    let query = AuditQuery {
+        tenant: arguments.tenant.as_deref().map(TenantId::from),
+        action: arguments.action,
+        object: arguments.object.clone(),
+        before: None,
+        limit: arguments.limit.get(),
+    };
+    let entries = AuditLog::list(store, query).await.map_err(refused)?;
+    output.print(&json!({ "data": entries }), || listed(&entries, output));
+    Ok(())
+}
+
+async fn verify(store: &Store, output: Output) -> Result<(), Problem> {
+    let report = AuditLog::verify(store).await.map_err(refused)?;
+    let (n_entries, n_chains) = (report.n_entries, report.n_chains);
+    output.print(&json!(report), || match report.faults.as_slice() {
+        [] => format!("{n_entries} entries in {n_chains} chains, as they were written"),
+        faults => {
+            let lines = faults.iter().map(|fault| {
+                format!("chain {}, entry {}: {}", one_line(&fault.chain), fault.seq, fault.what)
+            });
+            lines.collect::<Vec<_>>().join("\n")
+        }
+    });
+    if report.faults.is_empty() {
+        return Ok(());
+    }
+    let n_faults = report.faults.len();
+    Err(Problem::failure(format!("the audit log was changed: {n_faults} signs of it")))
+}
+
+fn listed(entries: &[AuditEntry], output: Output) -> String {
+    if entries.is_empty() {
+        return "there are no entries".to_owned();
+    }
+    let rows = entries.iter().map(|entry| {
+        let record = &entry.record;
+        let who = record.actor.as_ref().and_then(|actor| {
+            actor.subject.as_ref().or(actor.key_id.as_ref()).map(|who| one_line(who))
+        });
+        let cells = [
+            short_time(&record.at.to_string()),
+            record.action.to_string(),
+            one_line(record.tenant.as_str()),
+            who.unwrap_or_else(|| "-".to_owned()),
+            one_line(&record.object),
+            record.detail.as_deref().map(one_line).unwrap_or_default(),
+        ];
+        Row { cells: cells.into(), colour: None }
+    });
+    let header = vec!["TIME", "ACTION", "TENANT", "WHO", "OBJECT", "DETAIL"];
+    Table { header, rows: rows.collect() }.format(output.width, output.paint)
+}

@@ -1,0 +1,219 @@
+//! The audit log: who did what, in a form that shows if somebody changed it later.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Actor, StoreError, TenantId, Timestamp};
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+pub enum AuditAction {
+    /// A run was started. The object is the run, the content the request.
+    #[serde(rename = "run.started")]
+    RunStarted,
+    /// A run was cancelled.
+    #[serde(rename = "run.cancelled")]
+    RunCancelled,
+    /// A run was deleted.
+    #[serde(rename = "run.deleted")]
+    RunDeleted,
+    /// A share link was made. The detail is its ID.
+    #[serde(rename = "run.shared")]
+    RunShared,
+    /// A share link was revoked. The detail is its ID.
+    #[serde(rename = "share.revoked")]
+    ShareRevoked,
+    /// A call was approved. The detail is the call, the content the answer.
+    #[serde(rename = "call.approved")]
+    CallApproved,
+    /// A call was denied.
+    #[serde(rename = "call.denied")]
+    CallDenied,
+    /// The question of a tool was answered.
+    #[serde(rename = "call.answered")]
+    CallAnswered,
+    /// A call was cancelled.
+    #[serde(rename = "call.cancelled")]
+    CallCancelled,
+    /// Something was read. The object is its path, the detail the route.
+    #[serde(rename = "read")]
+    Read,
+    /// A conversation, a file or a vector store was made, changed or deleted, or a tool was tried.
+    /// The object is its path, the detail the route.
+    #[serde(rename = "changed")]
+    Changed,
+    /// An API key was created. The object is its ID.
+    #[serde(rename = "key.created")]
+    KeyCreated,
+    /// An API key was rotated. The detail is the ID of the new one.
+    #[serde(rename = "key.rotated")]
+    KeyRotated,
+    /// An API key was revoked.
+    #[serde(rename = "key.revoked")]
+    KeyRevoked,
+    /// A server started. The object is its name among the workers, the content its settings file.
+    #[serde(rename = "server.started")]
+    ServerStarted,
+}
+
+impl AuditAction {
+    /// All actions.
+    pub const ALL: [Self; 15] = [
+        Self::RunStarted,
+        Self::RunCancelled,
+        Self::RunDeleted,
+        Self::RunShared,
+        Self::ShareRevoked,
+        Self::CallApproved,
+        Self::CallDenied,
+        Self::CallAnswered,
+        Self::CallCancelled,
+        Self::Read,
+        Self::Changed,
+        Self::KeyCreated,
+        Self::KeyRotated,
+        Self::KeyRevoked,
+        Self::ServerStarted,
+    ];
+
+    /// Returns the name, as it is stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RunStarted => "run.started",
+            Self::RunCancelled => "run.cancelled",
+            Self::RunDeleted => "run.deleted",
+            Self::RunShared => "run.shared",
+            Self::ShareRevoked => "share.revoked",
+            Self::CallApproved => "call.approved",
+            Self::CallDenied => "call.denied",
+            Self::CallAnswered => "call.answered",
+            Self::CallCancelled => "call.cancelled",
+            Self::Read => "read",
+            Self::Changed => "changed",
+            Self::KeyCreated => "key.created",
+            Self::KeyRotated => "key.rotated",
+            Self::KeyRevoked => "key.revoked",
+            Self::ServerStarted => "server.started",
+        }
+    }
+}
+
+impl fmt::Display for AuditAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A text that names no action.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not an action of the audit log")]
+pub struct UnknownAction(pub String);
+
+impl FromStr for AuditAction {
+    type Err = UnknownAction;
+
+    fn from_str(text: &str) -> Result<Self, UnknownAction> {
+        let found = Self::ALL.into_iter().find(|action| action.as_str() == text);
+        found.ok_or_else(|| UnknownAction(text.to_owned()))
+    }
+}
+
+/// Who did what, when, and to what. Contents are not in it, only their hashes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditRecord {
+    /// When it was done, by the clock of the server.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// Tenant whose data it was done to.
+    #[schema(value_type = String)]
+    pub tenant: TenantId,
+    /// Who did it. Absent: a server that needs no key, the reader of a share link, or the operator
+    /// at the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Actor>)]
+    pub actor: Option<Arc<Actor>>,
+    /// What was done.
+    pub action: AuditAction,
+    /// What it was done to: an ID, or a path.
+    pub object: String,
+    /// More about it, such as the ID of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// SHA-256 of what was said, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+}
+
+/// A record in the log. Each process writes a chain of its own, in which the hash of an entry
+/// depends on all before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditEntry {
+    /// The chain.
+    pub chain: String,
+    /// Number of the entry in its chain, from 1.
+    pub seq: u64,
+    /// The record.
+    #[serde(flatten)]
+    pub record: AuditRecord,
+    /// SHA-256 of the entry and of the hash before it, in hexadecimal.
+    pub hash: String,
+}
+
+/// Which entries to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditQuery {
+    /// Only those of this tenant.
+    pub tenant: Option<TenantId>,
+    /// Only those with this action.
+    pub action: Option<AuditAction>,
+    /// Only those about this object.
+    pub object: Option<String>,
+    /// Only those before this entry, by its chain and number.
+    pub before: Option<(String, u64)>,
+    /// Maximum number of entries.
+    pub limit: usize,
+}
+
+/// What a check of the log found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct AuditReport {
+    /// Number of chains.
+    pub n_chains: u64,
+    /// Number of entries.
+    pub n_entries: u64,
+    /// Signs that somebody changed the log. Empty if nobody did.
+    pub faults: Vec<AuditFault>,
+}
+
+/// A sign that somebody changed the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AuditFault {
+    /// The chain.
+    pub chain: String,
+    /// Number of the entry where it shows.
+    pub seq: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Stores the audit log.
+///
+/// Guarantees of an implementation:
+///
+/// * records are appended in their order, all or none, and stored when the call returns;
+/// * an entry is never changed, and deleted only by age, oldest first;
+/// * any change made otherwise to one entry, and the deletion of any, shows in [`verify`](Self::verify).
+#[async_trait]
+pub trait AuditLog: Send + Sync {
+    /// Appends records to the chain of this process.
+    async fn append(&self, records: Vec<AuditRecord>) -> Result<(), StoreError>;
+
+    /// Returns entries, newest first.
+    async fn list(&self, query: AuditQuery) -> Result<Vec<AuditEntry>, StoreError>;
+
+    /// Checks all chains.
+    async fn verify(&self) -> Result<AuditReport, StoreError>;
+}

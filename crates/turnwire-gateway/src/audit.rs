@@ -1,0 +1,205 @@
+//! The audit log: who did what, written before it is done.
+//!
+//! What changes something is recorded before it takes effect, so that nothing happens unrecorded; an
+//! action that then fails leaves its entry. Reading is recorded if the operator asks for it, when the
+//! caller is known. A run is recorded while it is created, because nobody should wait for both; if
+//! its entry cannot be written, it is cancelled.
+
+use axum::{
+    extract::{MatchedPath, State},
+    http::{Method, request::Parts},
+};
+use serde::{Deserialize, Serialize};
+use turnwire_contract::{
+    AuditAction, AuditEntry, AuditQuery, AuditRecord, CallId, RunId, StoreError, TenantId,
+};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    admin::Admin,
+    api_error::ApiError,
+    app::{App, AuditLevel},
+    auth::Caller,
+    fingerprint::fingerprint,
+    json::Json,
+    query::QueryParams,
+};
+
+/// Entries of a page, unless the caller says otherwise, and at most.
+const USUAL_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1_000;
+
+/// What a caller does.
+#[derive(Debug, Clone)]
+pub(crate) struct Deed<'a> {
+    action: AuditAction,
+    object: &'a str,
+    detail: Option<String>,
+    content: Option<String>,
+}
+
+impl<'a> Deed<'a> {
+    pub(crate) fn new(action: AuditAction, object: &'a str) -> Self {
+        Self { action, object, detail: None, content: None }
+    }
+
+    /// About one call of a run.
+    pub(crate) fn of_call(action: AuditAction, run_id: &'a RunId, call_id: &CallId) -> Self {
+        Self::new(action, run_id.as_str()).detail(call_id.as_str())
+    }
+
+    pub(crate) fn detail(self, detail: &str) -> Self {
+        Self { detail: Some(detail.to_owned()), ..self }
+    }
+
+    /// With the hash of what was said.
+    pub(crate) fn content(self, content: &impl Serialize) -> Self {
+        let json = serde_json::to_vec(content).unwrap_or_default();
+        Self { content: Some(content_hash(&json)), ..self }
+    }
+}
+
+/// Returns the SHA-256 of a content, in hexadecimal, as the audit log has it.
+pub fn content_hash(content: &[u8]) -> String {
+    fingerprint([content])
+}
+
+impl App {
+    /// Records that a server started, with the hash of its settings file.
+    pub async fn record_start(&self, settings: Option<String>) -> Result<(), StoreError> {
+        if self.options().audit == AuditLevel::None {
+            return Ok(());
+        }
+        let record = AuditRecord {
+            at: self.runs().now(),
+            tenant: TenantId::default(),
+            actor: None,
+            action: AuditAction::ServerStarted,
+            object: self.options().worker.clone().unwrap_or_else(|| "server".to_owned()),
+            detail: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            content: settings,
+        };
+        self.runs().audit().append(vec![record]).await
+    }
+
+    /// Records what `caller` is about to do.
+    pub(crate) async fn audit(&self, caller: &Caller, deed: Deed<'_>) -> Result<(), ApiError> {
+        self.audit_in(caller.tenant(), caller, deed).await
+    }
+
+    /// The same for the data of another tenant.
+    pub(crate) async fn audit_in(
+        &self,
+        tenant: &TenantId,
+        caller: &Caller,
+        deed: Deed<'_>,
+    ) -> Result<(), ApiError> {
+        if self.options().audit == AuditLevel::None {
+            return Ok(());
+        }
+        let record = AuditRecord {
+            at: self.runs().now(),
+            tenant: tenant.clone(),
+            actor: caller.actor().cloned(),
+            action: deed.action,
+            object: deed.object.to_owned(),
+            detail: deed.detail,
+            content: deed.content,
+        };
+        Ok(self.runs().audit().append(vec![record]).await?)
+    }
+
+    /// Records a request that says by its route what it does. Others are recorded where they are
+    /// carried out, because several routes and messages of sockets have the same effect.
+    pub(crate) async fn audit_route(&self, caller: &Caller, parts: &Parts) -> Result<(), ApiError> {
+        let Some(route) = parts.extensions.get::<MatchedPath>() else { return Ok(()) };
+        let is_read = matches!(parts.method, Method::GET | Method::HEAD);
+        let wanted = if is_read { AuditLevel::Reads } else { AuditLevel::Changes };
+        let says_it = is_read || BY_ROUTE.iter().any(|root| route.as_str().starts_with(root));
+        if self.options().audit < wanted || !says_it {
+            return Ok(());
+        }
+        let action = if is_read { AuditAction::Read } else { AuditAction::Changed };
+        let deed = Deed::new(action, parts.uri.path());
+        self.audit(caller, deed.detail(&format!("{} {}", parts.method, route.as_str()))).await
+    }
+}
+
+/// Routes whose changes are recorded by their route alone.
+const BY_ROUTE: [&str; 4] =
+    ["/v1/conversations", "/v1/files", "/v1/vector_stores", "/v1/mcp_servers"];
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+struct AuditParams {
+    /// Tenant of the entries. Default: all that the caller may manage.
+    tenant: Option<String>,
+    /// Action of the entries, such as `call.approved`.
+    action: Option<String>,
+    /// Object of the entries: an ID, or a path.
+    object: Option<String>,
+    /// Only entries before this one, by the `cursor` of an earlier page.
+    before: Option<String>,
+    /// Maximum number of entries, 1 to 1,000. Default: 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// Entries of the audit log.
+#[derive(Debug, Serialize, ToSchema)]
+struct AuditPage {
+    /// Always `list`.
+    object: &'static str,
+    /// The entries, newest first.
+    data: Vec<AuditEntry>,
+    /// For `before` of the next page. Absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+/// List the audit log.
+///
+/// Who ran, approved, cancelled, shared, deleted and, if the server records it, read what. Contents
+/// are not in it, only their hashes.
+#[utoipa::path(
+    get,
+    path = "/v1/admin/audit",
+    tag = "admin",
+    params(AuditParams),
+    responses((status = 200, description = "The entries", body = AuditPage))
+)]
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    QueryParams(params): QueryParams<AuditParams>,
+) -> Result<Json<AuditPage>, ApiError> {
+    let admin = Admin::new(&caller)?;
+    let invalid = |param: &'static str, message: &str| {
+        ApiError::bad_request("invalid_value", message.to_owned()).about(param)
+    };
+    let limit = params.limit.unwrap_or(USUAL_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(invalid("limit", "`limit` must be between 1 and 1000."));
+    }
+    let action = params.action.map(|action| action.parse::<AuditAction>()).transpose();
+    let action = action.map_err(|error| invalid("action", &format!("{error}.")))?;
+    let before = params.before.as_deref().map(|cursor| {
+        let (chain, seq) = cursor.rsplit_once(':')?;
+        Some((chain.to_owned(), seq.parse().ok()?))
+    });
+    let before = before
+        .map(|cursor| cursor.ok_or_else(|| invalid("before", "`before` is not a cursor.")))
+        .transpose()?;
+    let tenant = admin.listed_tenant(params.tenant)?;
+    let query = AuditQuery { tenant, action, object: params.object, before, limit };
+    let data = app.runs().audit().list(query).await?;
+    let last = data.last().filter(|_| data.len() == limit);
+    let cursor = last.map(|entry| format!("{}:{}", entry.chain, entry.seq));
+    Ok(Json(AuditPage { object: "list", data, cursor }))
+}

@@ -1,0 +1,167 @@
+//! Who did what is recorded, whatever surface they used.
+
+use async_trait::async_trait;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use turnwire_contract::{AuditEntry, AuditLog, AuditQuery, AuditRecord, AuditReport, StoreError};
+use turnwire_gateway::AuditLevel;
+use turnwire_models::Turn;
+use turnwire_testkit::{Behaviour, FakeTool};
+
+use crate::world::{Plan, World};
+
+const KEY: &str = "a-key-of-the-settings";
+
+async fn call(
+    world: &World,
+    method: Method,
+    path: &str,
+    body: Option<Value>,
+) -> (StatusCode, Value) {
+    let mut request = world.request(method, path).bearer_auth(KEY);
+    if let Some(body) = body {
+        request = request.json(&body);
+    }
+    let response = request.send().await.unwrap();
+    let status = response.status();
+    let text = response.text().await.unwrap();
+    (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+/// Actions and objects, oldest first.
+async fn recorded(world: &World) -> Vec<(String, String)> {
+    let query = AuditQuery { limit: 1_000, ..AuditQuery::default() };
+    let mut entries = world.app.runs().audit().list(query).await.unwrap();
+    entries.reverse();
+    let line = |entry: AuditEntry| (entry.record.action.to_string(), entry.record.object);
+    entries.into_iter().map(line).collect()
+}
+
+fn with_key(plan: Plan) -> Plan {
+    plan.options(|options| options.auth.api_keys = vec![KEY.to_owned()])
+}
+
+/// Runs, cancellations, share links, deletions, changes and keys, each with who did it and the hash
+/// of what they said; the list is for admins.
+#[tokio::test]
+async fn what_is_done_is_recorded() {
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
+    let world =
+        with_key(Plan::new([Turn::new().call("wait", json!({}))]).tool(waits)).start().await;
+    let body = json!({ "input": "A secret.", "background": true,
+        "tools": [{ "type": "function", "name": "wait" }] });
+    let (status, made) = call(&world, Method::POST, "/v1/responses", Some(body)).await;
+    assert_eq!(status, StatusCode::OK, "{made}");
+    let id = made["id"].as_str().unwrap();
+    let (_, runs) = call(&world, Method::GET, "/v1/runs", None).await;
+    let run = runs["data"][0]["run_id"].as_str().unwrap().to_owned();
+    let share = format!("/v1/runs/{run}/share");
+    let (_, shared) = call(&world, Method::POST, &share, Some(json!({}))).await;
+    let share_id = shared["share_id"].as_str().unwrap();
+    call(&world, Method::DELETE, &format!("/v1/runs/{run}/shares/{share_id}"), None).await;
+    call(&world, Method::POST, &format!("/v1/runs/{run}/cancel"), None).await;
+    call(&world, Method::DELETE, &format!("/v1/responses/{id}"), None).await;
+    call(&world, Method::POST, "/v1/conversations", Some(json!({}))).await;
+    let (_, key) = call(&world, Method::POST, "/v1/admin/keys", Some(json!({ "name": "n" }))).await;
+    let key_id = key["key_id"].as_str().unwrap().to_owned();
+    call(&world, Method::DELETE, &format!("/v1/admin/keys/{key_id}"), None).await;
+
+    let expected = [
+        ("run.started", run.as_str()),
+        ("run.shared", &run),
+        ("share.revoked", &run),
+        ("run.cancelled", &run),
+        // Deleting a response cancels its run first.
+        ("run.cancelled", &run),
+        ("run.deleted", &run),
+        ("changed", "/v1/conversations"),
+        ("key.created", &key_id),
+        ("key.revoked", &key_id),
+    ];
+    let seen = recorded(&world).await;
+    let seen: Vec<(&str, &str)> =
+        seen.iter().map(|(action, object)| (action.as_str(), object.as_str())).collect();
+    assert_eq!(seen, expected);
+    let path = format!("/v1/admin/audit?object={run}&action=run.started");
+    let (status, list) = call(&world, Method::GET, &path, None).await;
+    assert_eq!(status, StatusCode::OK, "{list}");
+    let entry = &list["data"][0];
+    assert!(entry["actor"]["key_id"].as_str().unwrap().starts_with("settings_"), "{entry}");
+    assert_eq!(entry["content"].as_str().unwrap().len(), 64, "{entry}");
+    assert!(!list.to_string().contains("secret"), "contents are hashes: {list}");
+    let (_, page) = call(&world, Method::GET, "/v1/admin/audit?limit=2", None).await;
+    let cursor = page["cursor"].as_str().unwrap();
+    let path = format!("/v1/admin/audit?limit=100&before={cursor}");
+    let (_, rest) = call(&world, Method::GET, &path, None).await;
+    assert_eq!(rest["data"].as_array().unwrap().len(), expected.len() - 2);
+    for wrong in ["limit=0", "limit=1001", "action=none", "before=none"] {
+        let path = format!("/v1/admin/audit?{wrong}");
+        assert_eq!(
+            call(&world, Method::GET, &path, None).await.0,
+            StatusCode::BAD_REQUEST,
+            "{wrong}"
+        );
+    }
+    world.close().await;
+}
+
+/// Reading is recorded where the operator wants it, also by share links.
+#[tokio::test]
+async fn reading_is_recorded_on_request() {
+    let plan = with_key(Plan::new([Turn::new().text("Hello.")]));
+    let world = plan.options(|options| options.audit = AuditLevel::Reads).start().await;
+    let (_, made) =
+        call(&world, Method::POST, "/v1/responses", Some(json!({ "input": "?" }))).await;
+    let path = format!("/v1/responses/{}", made["id"].as_str().unwrap());
+    call(&world, Method::GET, &path, None).await;
+    call(&world, Method::GET, "/v1/responses/resp_of_somebody_else", None).await;
+    let seen = recorded(&world).await;
+    assert_eq!(seen[1], ("read".to_owned(), path));
+    assert_eq!(seen[2].1, "/v1/responses/resp_of_somebody_else", "attempts count");
+    world.close().await;
+}
+
+/// A log that cannot be written.
+struct Broken;
+
+#[async_trait]
+impl AuditLog for Broken {
+    async fn append(&self, _: Vec<AuditRecord>) -> Result<(), StoreError> {
+        Err(StoreError::Unavailable("the disk is full".to_owned()))
+    }
+
+    async fn list(&self, _: AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn verify(&self) -> Result<AuditReport, StoreError> {
+        Ok(AuditReport::default())
+    }
+}
+
+/// Nothing is done unrecorded: a run is cancelled, and a change is refused.
+#[tokio::test]
+async fn what_cannot_be_recorded_is_not_done() {
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
+    let plan = Plan::new([Turn::new().call("wait", json!({}))]).tool(waits);
+    let world = with_key(plan).audit(Broken).start().await;
+    let body = json!({ "input": "?", "background": true,
+        "tools": [{ "type": "function", "name": "wait" }] });
+    let (status, answer) = call(&world, Method::POST, "/v1/responses", Some(body.clone())).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{answer}");
+    let (_, runs) = call(&world, Method::GET, "/v1/runs", None).await;
+    let path = format!("/v1/runs/{}/events", runs["data"][0]["run_id"].as_str().unwrap());
+    let (_, events) = call(&world, Method::GET, &path, None).await;
+    assert!(events.to_string().contains("cancelled"), "{events}");
+    let (status, _) = call(&world, Method::POST, "/v1/conversations", Some(json!({}))).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    world.close().await;
+
+    // Without a log nothing depends on it.
+    let plan = with_key(Plan::new([Turn::new().text("Hello.")])).audit(Broken);
+    let world = plan.options(|options| options.audit = AuditLevel::None).start().await;
+    let (status, answer) =
+        call(&world, Method::POST, "/v1/responses", Some(json!({ "input": "?" }))).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    world.close().await;
+}

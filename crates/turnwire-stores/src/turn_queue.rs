@@ -1,0 +1,55 @@
+//! Requests that wait to be done together: whoever has the turn does what waits for everybody.
+
+use std::sync::Mutex;
+
+use tokio::{
+    select,
+    sync::{Mutex as AsyncMutex, MutexGuard, oneshot},
+};
+
+use crate::sync::lock;
+
+/// Maximum number of requests done at a time.
+const MAX_BATCH: usize = 100;
+
+/// Requests that wait, and `S`, which belongs to whoever has the turn.
+pub(crate) struct TurnQueue<T, S = ()> {
+    waiting: Mutex<Vec<T>>,
+    turn: AsyncMutex<S>,
+}
+
+impl<T, S: Default> Default for TurnQueue<T, S> {
+    fn default() -> Self {
+        Self { waiting: Mutex::default(), turn: AsyncMutex::default() }
+    }
+}
+
+/// What came first.
+pub(crate) enum Waited<'a, R, S> {
+    /// The request was done by somebody else. `None`: it was not, because they were dropped.
+    Done(Option<R>),
+    /// The turn. Do the next batch, and wait again.
+    Turn(MutexGuard<'a, S>),
+}
+
+impl<T, S> TurnQueue<T, S> {
+    pub(crate) fn add(&self, request: T) {
+        lock(&self.waiting).push(request);
+    }
+
+    /// Waits until a request is done, or until nobody else has the turn.
+    pub(crate) async fn wait<R>(&self, done: &mut oneshot::Receiver<R>) -> Waited<'_, R, S> {
+        select! {
+            biased;
+            done = done => Waited::Done(done.ok()),
+            turn = self.turn.lock() => Waited::Turn(turn),
+        }
+    }
+
+    /// The requests that have waited longest.
+    pub(crate) fn next_batch(&self) -> Vec<T> {
+        let mut waiting = lock(&self.waiting);
+        let n_requests = waiting.len().min(MAX_BATCH);
+        waiting.drain(..n_requests).collect()
+    }
+}
