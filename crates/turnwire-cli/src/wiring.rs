@@ -116,6 +116,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
     let taken = &settings.server_limits;
     let runs = Runs::new(EngineParts {
         models: models.collect::<Result<_, Problem>>()?,
+        model_tenants: settings.models.tenants.clone(),
         any_model,
         tools,
         servers,

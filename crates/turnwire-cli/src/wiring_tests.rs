@@ -39,8 +39,11 @@ async fn the_demo_brings_its_tools_to_the_gateway() {
     let known = runs.servers().known_tools(&tenant, "demo".into()).unwrap();
     let reference = known[0].spec().reference();
     assert_eq!((reference.name.as_str(), reference.server.as_deref()), ("multiply", Some("demo")));
-    assert_eq!(runs.model_names().collect::<Vec<_>>(), ["scripted"]);
-    assert!(!runs.knows_model("gpt-5"), "it goes by one name, and answers for all others");
+    assert_eq!(runs.model_names(&TenantId::default()).collect::<Vec<_>>(), ["scripted"]);
+    assert!(
+        !runs.knows_model(&TenantId::default(), "gpt-5"),
+        "it goes by one name, and answers for all others"
+    );
     assert_eq!(gateway.app.options().default_model.as_deref(), Some("scripted"));
     assert_eq!(gateway.app.options().fallback_model.as_deref(), Some("scripted"));
 }
@@ -55,13 +58,17 @@ async fn every_model_of_the_settings_is_served() {
         others: OtherNames::PassedOn(provider("http://small")),
         default_name: Some("small".to_owned()),
         with_tools: ["big".to_owned()].into(),
+        tenants: BTreeMap::new(),
     };
     settings.instructions = Some("Be brief.".to_owned());
     settings.limits.max_turns = 7;
     let gateway = gateway(&settings).await.unwrap();
     assert_eq!(tools_of(&gateway), ["file_search"], "only the demo multiplies");
-    assert_eq!(gateway.app.runs().model_names().collect::<Vec<_>>(), ["big", "small"]);
-    assert!(gateway.app.runs().knows_model("llama"));
+    assert_eq!(
+        gateway.app.runs().model_names(&TenantId::default()).collect::<Vec<_>>(),
+        ["big", "small"]
+    );
+    assert!(gateway.app.runs().knows_model(&TenantId::default(), "llama"));
     let options = gateway.app.options();
     assert_eq!(options.default_model.as_deref(), Some("small"));
     assert_eq!(options.models_with_tools, settings.models.with_tools);

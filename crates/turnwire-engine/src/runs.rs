@@ -4,7 +4,7 @@
 
 use std::{
     any::Any,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
@@ -69,6 +69,8 @@ pub struct EngineParts {
     pub audit: Arc<dyn AuditLog>,
     /// Models by name.
     pub models: BTreeMap<String, Arc<dyn Model>>,
+    /// Tenants that may use a model, by its name. All may use a model that is not in it.
+    pub model_tenants: BTreeMap<String, BTreeSet<TenantId>>,
     /// The model for all other names. `None` rejects other names.
     pub any_model: Option<Arc<dyn Model>>,
     /// Tools of this process.
@@ -103,6 +105,7 @@ impl Default for EngineParts {
             api_keys: Arc::new(MemoryApiKeys::default()),
             audit: Arc::new(MemoryAuditLog::default()),
             models: BTreeMap::new(),
+            model_tenants: BTreeMap::new(),
             any_model: None,
             tools: Toolbox::default(),
             servers: Arc::new(NoToolServers),
@@ -186,14 +189,20 @@ impl Runs {
         &self.0.parts.servers
     }
 
-    /// Returns the configured model names. Other names use `any_model`, if set.
-    pub fn model_names(&self) -> impl Iterator<Item = &str> {
-        self.0.parts.models.keys().map(String::as_str)
+    /// Returns the configured model names that a tenant may use. Other names use `any_model`, if
+    /// set.
+    pub fn model_names(&self, tenant: &TenantId) -> impl Iterator<Item = &str> {
+        let names = self.0.parts.models.keys().map(String::as_str);
+        names.filter(|name| self.may_use_model(tenant, name))
     }
 
-    /// Returns whether a model with this name exists.
-    pub fn knows_model(&self, name: &str) -> bool {
-        self.model(name).is_ok()
+    /// Returns whether a model with this name exists for a tenant.
+    pub fn knows_model(&self, tenant: &TenantId, name: &str) -> bool {
+        self.may_use_model(tenant, name) && self.model(name).is_ok()
+    }
+
+    pub(crate) fn may_use_model(&self, tenant: &TenantId, name: &str) -> bool {
+        self.0.parts.model_tenants.get(name).is_none_or(|tenants| tenants.contains(tenant))
     }
 
     /// Returns the current time of the engine's clock.

@@ -64,6 +64,10 @@ impl Runs {
         // Shutdown waits for runs that are being started.
         let _token = self.0.tasks.token();
         let parts = &self.0.parts;
+        if !self.may_use_model(&request.tenant, &request.model) {
+            // As if there were none.
+            return Err(StartError::UnknownModel(request.model));
+        }
         let model = self.model(&request.model)?;
         let run_id = RunId::new(parts.clock_and_ids.new_id("run"));
         let _guard = self.track_local_run(&run_id);

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, future::pending, sync::Arc, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use turnwire_contract::{Library, Limits, RunRequest, ServerUse, ToolKind, ToolSpec};
+use turnwire_contract::{Library, Limits, RunRequest, ServerUse, TenantId, ToolKind, ToolSpec};
 use turnwire_engine::Runs;
 
 use crate::{
@@ -212,8 +212,8 @@ impl App {
     }
 
     /// The error for a request that names no model, if there is no default one.
-    pub(crate) fn no_model_named(&self) -> ApiError {
-        let names: Vec<&str> = self.runs().model_names().collect();
+    pub(crate) fn no_model_named(&self, tenant: &TenantId) -> ApiError {
+        let names: Vec<&str> = self.runs().model_names(tenant).collect();
         let message = format!(
             "`model` is missing, and this server has no default model. Its models: {}.",
             names.join(", ")

@@ -138,7 +138,7 @@ impl ChatMessage {
     pub(crate) async fn into_run(self, app: &App, caller: &Caller) -> Result<RunRequest, ApiError> {
         let mut run = app.chat_request(caller);
         if self.model.is_some() {
-            run.model = model_for(app, self.model.as_deref())?;
+            run.model = model_for(app, caller, self.model.as_deref())?;
         }
         if let Some(listed) = &self.tools {
             let chosen = choose_tools(app, caller, listed).await?;

@@ -302,7 +302,8 @@ async fn try_tool(
         let mut request = app.chat_request(&caller);
         if request.model.is_empty() {
             // The model is not asked; any of them will do.
-            request.model = app.runs().model_names().next().unwrap_or_default().to_owned();
+            request.model =
+                app.runs().model_names(caller.tenant()).next().unwrap_or_default().to_owned();
         }
         request.inputs = true;
         let request = one_call(request, call_id, &server, &tool, arguments);

@@ -44,10 +44,11 @@ fn model(id: &str) -> Model {
     tag = "models",
     responses((status = 200, description = "The available models", body = Models))
 )]
-async fn list(State(app): State<App>, _caller: Caller) -> Json<Models> {
-    let mut names: Vec<&str> = app.runs().model_names().collect();
+async fn list(State(app): State<App>, caller: Caller) -> Json<Models> {
+    let mut names: Vec<&str> = app.runs().model_names(caller.tenant()).collect();
     if let Some(default) = app.options().default_model.as_deref()
         && !names.contains(&default)
+        && app.runs().knows_model(caller.tenant(), default)
     {
         names.insert(0, default);
     }
@@ -68,10 +69,10 @@ async fn list(State(app): State<App>, _caller: Caller) -> Json<Models> {
 )]
 async fn one(
     State(app): State<App>,
-    _caller: Caller,
+    caller: Caller,
     PathParams(id): PathParams<String>,
 ) -> Result<Json<Model>, ApiError> {
-    if !app.runs().knows_model(&id) {
+    if !app.runs().knows_model(caller.tenant(), &id) {
         let message = format!("The model '{id}' does not exist.");
         let status = axum::http::StatusCode::NOT_FOUND;
         return Err(ApiError::new(status, "model_not_found", message).about("model"));

@@ -51,7 +51,7 @@ impl App {
         self.ensure_open()?;
         let run = RunRequest { asked_by: caller.actor().cloned(), ..run };
         if run.model.is_empty() {
-            return Err(self.no_model_named());
+            return Err(self.no_model_named(caller.tenant()));
         }
         let n_live = || self.runs().n_live();
         let admitted = self.admission().admit_run_soon(caller.tenant(), caller.key(), n_live);

@@ -1,21 +1,21 @@
 //! `[models.*]`, and the environment variables of well-known providers.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     num::NonZeroU64,
     time::Duration,
 };
 
 use serde::Deserialize;
 use toml::{Table, Value};
-use turnwire_contract::{CustomTools, Parameter};
+use turnwire_contract::{CustomTools, Parameter, TenantId};
 use turnwire_models::Secret;
 
 use super::{
     file::{RawTable, read_table, table_of},
     model_kind::{ANTHROPIC_URL, EXAMPLE_URL, Kind, OPENAI_URL},
     upstreams::{ModelTimeouts, NamedUpstream, UpstreamSettings, named_upstreams},
-    words::{did_you_mean, is_http_url, not_a_url, one_of},
+    words::{did_you_mean, is_http_url, not_a_url, one_of, tenants_of},
 };
 use crate::{environment::Environment, exit::Problem};
 
@@ -118,6 +118,8 @@ pub(crate) struct ServedModels {
     pub(crate) default_name: Option<String>,
     /// Models that bring the tools of the server into Chat Completions.
     pub(crate) with_tools: HashSet<String>,
+    /// Tenants that may use a model; all may use one that is not in it.
+    pub(crate) tenants: BTreeMap<String, BTreeSet<TenantId>>,
 }
 
 /// Handling of requests for models that are not configured.
@@ -137,7 +139,8 @@ impl ServedModels {
         let named = BTreeMap::from([(SCRIPTED.to_owned(), ModelSettings::Scripted(demo))]);
         let others = OtherNames::AnsweredBy(SCRIPTED.to_owned());
         let with_tools = HashSet::from([SCRIPTED.to_owned()]);
-        Self { named, others, default_name: Some(SCRIPTED.to_owned()), with_tools }
+        let (default_name, tenants) = (Some(SCRIPTED.to_owned()), BTreeMap::new());
+        Self { named, others, default_name, with_tools, tenants }
     }
 
     /// Returns the speed of the demo, if it is served.
@@ -187,7 +190,10 @@ impl ServedModels {
         }
         let with_tools = models.iter().filter(|(_, model)| model.brings_tools);
         let with_tools = with_tools.map(|(name, _)| name.clone()).collect();
-        Ok(Self { named, others, default_name, with_tools })
+        let tenants = models.iter().filter_map(|(name, model)| {
+            model.tenants.clone().map(|tenants| (name.clone(), tenants))
+        });
+        Ok(Self { named, others, default_name, with_tools, tenants: tenants.collect() })
     }
 }
 
@@ -233,6 +239,7 @@ pub(super) struct RawModel {
     tool_calling: Option<String>,
     custom_tools: Option<String>,
     brings_tools: Option<bool>,
+    tenants: Option<Vec<String>>,
     unsupported_parameters: Vec<String>,
     upstreams: Vec<Table>,
     connect_timeout_sec: Option<NonZeroU64>,
@@ -249,6 +256,7 @@ impl RawTable for RawModel {
         "tool_calling",
         "custom_tools",
         "brings_tools",
+        "tenants",
         "unsupported_parameters",
         "upstreams",
         "connect_timeout_sec",
@@ -266,6 +274,8 @@ pub(super) struct NamedModel {
     tool_calling: ToolCalling,
     custom_tools: CustomTools,
     brings_tools: bool,
+    /// Tenants that may use the model; all if not set.
+    tenants: Option<BTreeSet<TenantId>>,
     unsupported: Vec<Parameter>,
 }
 
@@ -329,6 +339,7 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
         &CUSTOM_TOOLS,
         mistakes,
     );
+    let tenants = raw.tenants.map(|names| tenants_of(path, names, mistakes));
     let unsupported = parameters_of(path, &raw.unsupported_parameters, mistakes);
     let kinds: Vec<&str> = Kind::NAMES.iter().map(|(name, _)| *name).collect();
     let known = kind.as_deref().and_then(|kind| Kind::NAMES.iter().find(|(name, _)| *name == kind));
@@ -360,6 +371,7 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
         tool_calling: tool_calling.unwrap_or_default(),
         custom_tools,
         brings_tools: raw.brings_tools == Some(true),
+        tenants,
         unsupported,
     })
 }

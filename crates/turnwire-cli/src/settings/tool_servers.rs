@@ -13,7 +13,7 @@ use turnwire_tools::{McpServerOptions, McpToolOptions, McpTransport, Secret};
 use super::{
     file::{RawTable, read_table, table_of},
     tool_server_login::{NamedLogin, named_login},
-    words::{did_you_mean, is_http_url, not_a_url, not_set},
+    words::{did_you_mean, is_http_url, not_a_url, not_set, tenants_of},
 };
 use crate::environment::Environment;
 
@@ -41,6 +41,7 @@ pub(super) struct RawToolServer {
     tool_timeout_sec: Option<f64>,
     tool_deadline_sec: Option<f64>,
     max_parallel_calls: Option<NonZeroU32>,
+    tenants: Option<Vec<String>>,
     enabled_tools: Option<Vec<String>>,
     require_approval: Option<Value>,
     tools: Option<Value>,
@@ -60,6 +61,7 @@ impl RawTable for RawToolServer {
         "tool_timeout_sec",
         "tool_deadline_sec",
         "max_parallel_calls",
+        "tenants",
         "enabled_tools",
         "require_approval",
         "tools",
@@ -136,6 +138,7 @@ pub(super) fn named_server(
     let exempt = raw.require_approval.as_ref().and_then(Value::as_str) == Some("never");
     let require_approval = ask_before(path, raw.require_approval.take(), mistakes);
     let (effects, tools) = tools(path, raw.tools.take(), mistakes);
+    let tenants = raw.tenants.take().map(|names| tenants_of(path, names, mistakes));
     let enabled_tools = raw.enabled_tools.take();
     let bearer_token_env_var = raw.bearer_token_env_var.clone();
     let login = raw.oauth.clone().and_then(|oauth| named_login(path, oauth, mistakes));
@@ -146,6 +149,7 @@ pub(super) fn named_server(
         tool_timeout,
         tool_deadline,
         max_parallel_calls,
+        tenants,
         enabled_tools,
         effects,
         tools,

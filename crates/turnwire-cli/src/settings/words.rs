@@ -1,4 +1,8 @@
-//! Common wording of errors.
+//! Common wording of errors, and values that several sections have.
+
+use std::collections::BTreeSet;
+
+use turnwire_contract::{ApiKey, TenantId};
 
 /// Minimum Jaro-Winkler similarity for a suggestion.
 const ALIKE: f64 = 0.8;
@@ -29,4 +33,20 @@ pub(super) fn not_a_url(text: &str, example: &str) -> String {
 
 pub(super) fn not_set(variable: &str) -> String {
     format!("the environment variable `{variable}` is not set")
+}
+
+/// Reads the names of tenants that may use something.
+pub(super) fn tenants_of(
+    path: &str,
+    names: Vec<String>,
+    mistakes: &mut Vec<String>,
+) -> BTreeSet<TenantId> {
+    if names.is_empty() {
+        mistakes.push(format!("{path}.tenants: nobody may use it; leave it out for all"));
+    }
+    for (name, why) in names.iter().filter_map(|name| Some((name, ApiKey::check_name(name).err()?)))
+    {
+        mistakes.push(format!("{path}.tenants: `{name}` {why}"));
+    }
+    names.into_iter().map(TenantId::new).collect()
 }

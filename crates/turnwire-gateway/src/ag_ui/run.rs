@@ -115,7 +115,7 @@ async fn into_run(
     let mut run = app.chat_request(caller);
     run.input = new_items(&history, &request.messages, &request.tools)?;
     run.conversation_id = Some(conversation_id);
-    run.model = model_for(app, request.options.model.as_deref())?;
+    run.model = model_for(app, caller, request.options.model.as_deref())?;
     let instructions = run.instructions.into_iter().chain(request.context_text());
     let instructions: Vec<String> = instructions.collect();
     run.instructions = (!instructions.is_empty()).then(|| instructions.join("\n\n"));

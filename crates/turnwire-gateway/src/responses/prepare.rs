@@ -79,7 +79,7 @@ pub(super) async fn prepare(
     request: CreateResponse,
     prior: PriorContext,
 ) -> Result<RunRequest, ApiError> {
-    let model = model_for(app, request.model.as_deref())?;
+    let model = model_for(app, caller, request.model.as_deref())?;
     let mut input = read_input(app, caller, request.input.as_ref(), &prior.entries).await?;
     let history: Vec<&Item> = prior.entries.iter().map(|entry| &*entry.item).collect();
     request::check_calls(&history, &input.items)?;
@@ -129,10 +129,15 @@ pub(super) async fn prepare(
 }
 
 /// The model to use: the requested one, or the fallback for unknown names.
-pub(crate) fn model_for(app: &App, asked: Option<&str>) -> Result<String, ApiError> {
-    let options = app.options();
-    let name = asked.or(options.default_model.as_deref()).ok_or_else(|| app.no_model_named())?;
-    if app.runs().knows_model(name) {
+pub(crate) fn model_for(
+    app: &App,
+    caller: &Caller,
+    asked: Option<&str>,
+) -> Result<String, ApiError> {
+    let (options, tenant) = (app.options(), caller.tenant());
+    let name = asked.or(options.default_model.as_deref());
+    let name = name.ok_or_else(|| app.no_model_named(tenant))?;
+    if app.runs().knows_model(tenant, name) {
         return Ok(name.to_owned());
     }
     let fallback = options.fallback_model.clone();

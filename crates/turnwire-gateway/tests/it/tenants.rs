@@ -287,6 +287,87 @@ async fn a_token_ends_what_was_opened_with_it() {
     world.close().await;
 }
 
+/// A2: a model that is for one tenant does not exist for others, on any surface.
+#[tokio::test]
+async fn a_model_of_one_tenant_does_not_exist_for_others() {
+    let special = Scripted::new([Turn::new().text("Special.")]).repeat_last();
+    let plan = chatty().model("special", Arc::new(special)).model_for("special", "owner");
+    let world = plan.start().await;
+    let owner = new_key(&world, "owner", OF_ONE_TENANT).await.text;
+    let stranger = new_key(&world, "stranger", OF_ONE_TENANT).await.text;
+    let names = async |key: &str| {
+        let (_, list) = ask(&world, key, Method::GET, "/v1/models", None).await;
+        list["data"].as_array().unwrap().iter().map(|model| text(&model["id"])).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&owner).await, ["default", "special"]);
+    assert_eq!(names(&stranger).await, ["default"]);
+    let asked = [
+        (Method::GET, "/v1/models/special", None),
+        (Method::POST, "/v1/responses", Some(json!({ "model": "special", "input": "?" }))),
+        (Method::POST, "/chat", Some(json!({ "model": "special", "message": "?" }))),
+        (
+            Method::POST,
+            "/v1/chat/completions",
+            Some(json!({ "model": "special", "messages": [{ "role": "user", "content": "?" }] })),
+        ),
+    ];
+    for (method, path, body) in asked {
+        let (status, answer) = ask(&world, &owner, method.clone(), path, body.as_ref()).await;
+        assert_eq!(status, StatusCode::OK, "{path}: {answer}");
+        let (status, answer) = ask(&world, &stranger, method.clone(), path, body.as_ref()).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}: {answer}");
+        let none = |value: &Value| value.to_string().replace("special", "none");
+        let body = body.map(|body| serde_json::from_str::<Value>(&none(&body)).unwrap());
+        let path = path.replace("special", "none");
+        let (_, unknown) = ask(&world, &stranger, method, &path, body.as_ref()).await;
+        assert_eq!(none(&answer), unknown.to_string(), "{path} tells that it exists");
+    }
+    world.close().await;
+}
+
+/// A1: how long the 404 for an object of another tenant takes says nothing: the medians differ by
+/// less than 10 % from those for objects that never existed.
+#[tokio::test]
+async fn a_404_takes_as_long_for_what_exists() {
+    let world = chatty().start().await;
+    let owner = new_key(&world, "owner", OF_ONE_TENANT).await;
+    let stranger = new_key(&world, "stranger", OF_ONE_TENANT).await;
+    let ids = objects(&world, &owner).await;
+    let unknown: BTreeMap<&str, String> = ids
+        .iter()
+        .map(|(name, id)| (*name, id.replace(|c: char| c.is_ascii_digit(), "7")))
+        .collect();
+    let reads = ["/v1/runs/{run_id}", "/v1/responses/{response_id}", "/v1/files/{file_id}"];
+    let mut medians = Vec::new();
+    // Tried again: another process may have taken the machine meanwhile.
+    for _ in 0..5 {
+        medians.clear();
+        for template in reads {
+            let route = Route { method: Method::GET, template: template.to_owned(), scope: None };
+            let paths = [route.path(&ids), route.path(&unknown)];
+            let mut times: [Vec<Duration>; 2] = [Vec::new(), Vec::new()];
+            for _ in 0..150 {
+                for (path, times) in paths.iter().zip(&mut times) {
+                    let begin = Instant::now();
+                    let (status, _) = ask(&world, &stranger.text, Method::GET, path, None).await;
+                    times.push(begin.elapsed());
+                    assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
+                }
+            }
+            let [existing, unknown] = times.map(|mut times| {
+                times.sort();
+                times[times.len() / 2].as_secs_f64()
+            });
+            medians.push((template, existing / unknown));
+        }
+        if medians.iter().all(|(_, ratio)| (0.9..1.1).contains(ratio)) {
+            break;
+        }
+    }
+    assert!(medians.iter().all(|(_, ratio)| (0.9..1.1).contains(ratio)), "{medians:?}");
+    world.close().await;
+}
+
 /// A2: a new route cannot be called until it says which scope it needs.
 #[test]
 fn every_route_names_its_scope() {

@@ -1,7 +1,7 @@
 //! A server to talk to, and the means to do so.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -15,7 +15,7 @@ use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
     tungstenite::{Message, client::IntoClientRequest},
 };
-use turnwire_contract::{AuditLog, Journal, Model, RunStore, Tool, ToolServers, Workers};
+use turnwire_contract::{AuditLog, Journal, Model, RunStore, TenantId, Tool, ToolServers, Workers};
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 use turnwire_gateway::{App, AppOptions, HttpLimits, Server};
 use turnwire_models::{Scripted, Turn};
@@ -47,6 +47,7 @@ pub(crate) struct Plan {
     log: Option<Arc<dyn Journal>>,
     workers: Option<Arc<dyn Workers>>,
     audit: Option<Arc<dyn AuditLog>>,
+    model_tenants: BTreeMap<String, BTreeSet<TenantId>>,
     pub(crate) options: AppOptions,
     pub(crate) limits: HttpLimits,
 }
@@ -71,6 +72,7 @@ impl Plan {
             log: None,
             workers: None,
             audit: None,
+            model_tenants: BTreeMap::new(),
             options,
             limits,
         }
@@ -127,6 +129,12 @@ impl Plan {
         self
     }
 
+    /// Restricts a model to one tenant.
+    pub(crate) fn model_for(mut self, name: &str, tenant: &str) -> Self {
+        self.model_tenants.insert(name.to_owned(), [TenantId::from(tenant)].into());
+        self
+    }
+
     pub(crate) fn audit(mut self, log: impl AuditLog + 'static) -> Self {
         self.audit = Some(Arc::new(log));
         self
@@ -169,6 +177,7 @@ impl Plan {
             servers: self.other_servers.unwrap_or_else(|| Arc::new(self.servers)),
             workers: self.workers.unwrap_or(usual.workers),
             audit: self.audit.unwrap_or(usual.audit),
+            model_tenants: self.model_tenants,
             heartbeat: Duration::from_secs(1),
             ..EngineParts::default()
         });

@@ -142,7 +142,8 @@ impl McpServers {
     ) -> Result<Arc<Server>, ToolError> {
         let unknown = || ToolError::failed(format!("there is no tool server `{label}`"));
         let Some(url) = url else {
-            return self.servers.get(label).cloned().ok_or_else(unknown);
+            let server = self.servers.get(label).filter(|server| server.options.is_for(tenant));
+            return server.cloned().ok_or_else(unknown);
         };
         let request_servers = self.request_servers.as_ref().ok_or_else(unknown)?;
         request_servers.server(tenant, label, url, &self.tasks, &self.closing)
@@ -151,12 +152,14 @@ impl McpServers {
 
 #[async_trait]
 impl ToolServers for McpServers {
-    fn labels(&self, _tenant: &TenantId) -> Vec<String> {
-        self.servers.keys().cloned().collect()
+    fn labels(&self, tenant: &TenantId) -> Vec<String> {
+        let servers = self.servers.iter().filter(|(_, server)| server.options.is_for(tenant));
+        servers.map(|(label, _)| label.clone()).collect()
     }
 
-    fn statuses(&self, _tenant: &TenantId) -> Vec<ServerStatus> {
-        self.servers.values().map(Server::status).collect()
+    fn statuses(&self, tenant: &TenantId) -> Vec<ServerStatus> {
+        let servers = self.servers.values().filter(|server| server.options.is_for(tenant));
+        servers.map(Server::status).collect()
     }
 
     fn allows_url(&self, tenant: &TenantId, url: &str) -> bool {

@@ -1,8 +1,13 @@
 //! Settings of a server. No part of them comes from a request.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::PathBuf,
+    time::Duration,
+};
 
-use turnwire_contract::{AskBefore, Effect};
+use turnwire_contract::{AskBefore, Effect, TenantId};
 
 use crate::secret::Secret;
 
@@ -18,6 +23,8 @@ pub struct McpServerOptions {
     pub startup_timeout: Duration,
     /// Maximum time without a report from a tool; the run's limit if not set.
     pub tool_timeout: Option<Duration>,
+    /// Tenants that may use the server; all if not set.
+    pub tenants: Option<BTreeSet<TenantId>>,
     /// Names of the tools to use; all if not set.
     pub enabled_tools: Option<Vec<String>>,
     /// Effect classes of its tools. Tools that are not listed must not be called twice.
@@ -56,6 +63,7 @@ impl McpServerOptions {
             transport,
             startup_timeout: DEFAULT_STARTUP_TIMEOUT,
             tool_timeout: None,
+            tenants: None,
             enabled_tools: None,
             effects: BTreeMap::new(),
             require_approval: AskBefore::Nothing,
@@ -64,6 +72,11 @@ impl McpServerOptions {
             max_parallel_calls: None,
             tools: BTreeMap::new(),
         }
+    }
+
+    /// Whether a tenant may use the server.
+    pub(super) fn is_for(&self, tenant: &TenantId) -> bool {
+        self.tenants.as_ref().is_none_or(|tenants| tenants.contains(tenant))
     }
 
     /// Settings for a program that is started and reached over stdin and stdout.
