@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, future::join_all};
+use futures::{SinkExt, StreamExt, future::join_all};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio_tungstenite::{
@@ -285,6 +285,84 @@ async fn a_token_ends_what_was_opened_with_it() {
     let (status, _) = ask(&world, "", Method::GET, "/v1/models", None).await;
     assert_eq!(status, StatusCode::UNAUTHORIZED, "a server with a provider is never open");
     world.close().await;
+}
+
+/// A message of `/ws/chat` about the objects of somebody.
+fn socket_message(kind: &str, ids: &BTreeMap<&'static str, String>) -> Value {
+    let call = &ids["call_id"];
+    let mut message = match kind {
+        "message" => json!({ "conversation_id": ids["conversation_id"], "content": "?" }),
+        "ping" | "hello" | "tools" | "cancel" => json!({}),
+        "tool_cancel" | "tool_retry" => json!({ "tool_call_id": call }),
+        "approval" => json!({ "tool_call_id": call, "approved": true }),
+        "input" => json!({ "tool_call_id": call, "action": "decline" }),
+        "resume" => json!({ "run_id": ids["run_id"] }),
+        other => panic!("no message to try `{other}` with"),
+    };
+    message["type"] = json!(kind);
+    message
+}
+
+/// What a socket answers to a message, up to the answer to a ping after it.
+async fn answers(world: &World, key: &str, message: &Value) -> String {
+    let mut request = format!("ws://{}/ws/chat", world.address).into_client_request().unwrap();
+    let bearer = format!("Bearer {key}").parse().unwrap();
+    request.headers_mut().insert("authorization", bearer);
+    let mut socket = connect_async(request).await.unwrap().0;
+    socket.send(Message::text(message.to_string())).await.unwrap();
+    socket.send(Message::text(json!({ "type": "ping" }).to_string())).await.unwrap();
+    let mut answers = String::new();
+    let mut n_pongs = if message["type"] == "ping" { 2 } else { 1 };
+    while n_pongs > 0 {
+        let Some(Ok(Message::Text(text))) = socket.next().await else { panic!("it ended") };
+        n_pongs -= i32::from(text.contains(r#""type":"pong""#));
+        answers.push_str(&text);
+        answers.push('\n');
+    }
+    answers
+}
+
+/// A1, A2: every message of the socket, about objects of another tenant, is answered as if they
+/// did not exist; and without its scope it is refused. A message that is new in the document and
+/// not here fails.
+#[tokio::test]
+async fn the_matrix_of_socket_messages() {
+    let world = chatty().start().await;
+    let owner = new_key(&world, "owner", OF_ONE_TENANT).await;
+    let stranger = new_key(&world, "stranger", OF_ONE_TENANT).await;
+    let writer = new_key(&world, "owner", [Scope::RunsWrite]).await;
+    let ids = objects(&world, &owner).await;
+    let unknown: BTreeMap<&str, String> = ids
+        .iter()
+        .map(|(name, id)| (*name, id.replace(|c: char| c.is_ascii_digit(), "7")))
+        .collect();
+    let document = serde_json::to_value(turnwire_gateway::openapi::document()).unwrap();
+    let schema = &document["components"]["schemas"]["WsRequest"]["oneOf"];
+    let kinds: Vec<String> = schema.as_array().unwrap().iter().map(kind_of).collect();
+    assert!(kinds.len() >= 10, "{kinds:?}");
+    for kind in &kinds {
+        let of_owner = answers(&world, &stranger.text, &socket_message(kind, &ids)).await;
+        let of_nobody = answers(&world, &stranger.text, &socket_message(kind, &unknown)).await;
+        let without_ids = |text: &str, ids: &BTreeMap<&str, String>| {
+            ids.values().fold(text.to_owned(), |text, id| text.replace(id.as_str(), "none"))
+        };
+        let (seen, expected) = (without_ids(&of_owner, &ids), without_ids(&of_nobody, &unknown));
+        assert_eq!(seen, expected, "`{kind}` tells that it exists");
+        assert!(!of_owner.contains("owl"), "`{kind}`: {of_owner}");
+    }
+    let refused = answers(&world, &writer.text, &socket_message("resume", &ids)).await;
+    assert!(refused.contains("runs:read") && !refused.contains("owl"), "{refused}");
+    world.close().await;
+}
+
+/// The `type` of a message, by its schema.
+fn kind_of(schema: &Value) -> String {
+    let parts = schema["allOf"].as_array().into_iter().flatten().chain([schema]);
+    let kinds = parts.filter_map(|part| {
+        let kind = &part["properties"]["type"];
+        kind["enum"][0].as_str().or_else(|| kind["const"].as_str()).map(str::to_owned)
+    });
+    kinds.last().unwrap_or_else(|| panic!("{schema:#}"))
 }
 
 /// A2: a model that is for one tenant does not exist for others, on any surface.
