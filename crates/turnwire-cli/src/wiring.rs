@@ -12,7 +12,7 @@ use turnwire_gateway::{App, AppOptions, AuthOptions};
 use turnwire_models::{
     AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
     CustomToolsAsFunctions, DEFAULT_CONNECT_TIMEOUT, JsonSchemaCalls, OpenAiResponses,
-    OpenAiResponsesOptions, Upstream, Upstreams, UpstreamsOptions, WithoutParameters,
+    OpenAiResponsesOptions, Priced, Upstream, Upstreams, UpstreamsOptions, WithoutParameters,
 };
 use turnwire_oidc::{Oidc, OidcOptions};
 use turnwire_stores::{OpenError, Store};
@@ -220,7 +220,8 @@ fn model(settings: &ModelSettings) -> Result<Arc<dyn Model>, Problem> {
 
 /// Builds the model of a provider, with its wrappers.
 fn provided(provider: Provider) -> Result<Arc<dyn Model>, Problem> {
-    let Provider { kind, upstreams, timeouts, tool_calling, custom_tools, unsupported } = provider;
+    let Provider { kind, upstreams, timeouts, tool_calling, custom_tools, unsupported, price } =
+        provider;
     let usual = UpstreamsOptions::default();
     let options = UpstreamsOptions {
         first_content_timeout: timeouts.first_content,
@@ -231,6 +232,10 @@ fn provided(provider: Provider) -> Result<Arc<dyn Model>, Problem> {
         upstreams.into_iter().map(|upstream| upstream_of(kind, upstream, connect_timeout));
     let upstreams = upstreams.collect::<Result<_, Problem>>()?;
     let model: Arc<dyn Model> = Arc::new(Upstreams::new(upstreams, options));
+    let model: Arc<dyn Model> = match price {
+        Some(price) => Arc::new(Priced::new(model, price)),
+        None => model,
+    };
     let model: Arc<dyn Model> = match unsupported.as_slice() {
         [] => model,
         _ => Arc::new(WithoutParameters::new(model, unsupported)),

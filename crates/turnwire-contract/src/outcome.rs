@@ -40,6 +40,8 @@ pub enum IncompleteReason {
     MaxTurns,
     /// The run reached the maximum number of tool calls.
     MaxToolCalls,
+    /// The run reached its budget.
+    MaxCost,
     /// The run reached its time limit.
     TimeLimit,
     /// The model repeated the same call with the same arguments too often.

@@ -289,6 +289,10 @@ pub struct Limits {
     pub max_turns: u32,
     /// Maximum number of tool calls.
     pub max_tool_calls: u32,
+    /// Cost at which the model is not asked again, in billionths of the operator's currency. No
+    /// limit if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cost_nanos: Option<u64>,
     /// Maximum number of concurrent tool calls.
     pub max_parallel_calls: u32,
     /// Maximum number of consecutive turns with identical calls and identical results.
@@ -338,6 +342,7 @@ impl Default for Limits {
         Self {
             max_turns: 32,
             max_tool_calls: 128,
+            max_cost_nanos: None,
             max_parallel_calls: 16,
             max_repeats: 3,
             max_recoveries: 10,
@@ -376,6 +381,9 @@ pub struct Usage {
     /// Output tokens used for reasoning.
     #[schema(required)]
     pub reasoning_tokens: u64,
+    /// Cost in billionths of the operator's currency. Absent if the model has no price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_nanos: Option<u64>,
 }
 
 impl AddAssign for Usage {
@@ -384,5 +392,9 @@ impl AddAssign for Usage {
         self.cached_tokens += other.cached_tokens;
         self.output_tokens += other.output_tokens;
         self.reasoning_tokens += other.reasoning_tokens;
+        self.cost_nanos = match (self.cost_nanos, other.cost_nanos) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
     }
 }

@@ -50,6 +50,7 @@ pub mod redaction;
 pub mod responses;
 pub mod transcript;
 mod unescape;
+pub mod usage_note;
 pub mod wire_json;
 pub mod words;
 pub mod ws_chat;

@@ -12,7 +12,10 @@ use toml::Table;
 use turnwire::{Limits, engine::EngineParts};
 use turnwire_gateway::{AdmissionLimits, AppOptions, HttpLimits, RequestLimits};
 
-use super::file::{RawTable, read_table};
+use super::{
+    file::{RawTable, read_table},
+    words::nanos,
+};
 
 /// Defines the section as written in the file, and the list of its keys.
 macro_rules! section {
@@ -33,6 +36,7 @@ section! {
     // Limits of a run.
     max_turns: NonZeroU32,
     max_tool_calls: NonZeroU32,
+    max_cost: f64,
     max_parallel_calls: NonZeroU32,
     max_repeats: NonZeroU32,
     max_recoveries: NonZeroU32,
@@ -128,7 +132,9 @@ impl Default for ServerLimits {
 
 pub(super) fn limits(table: Table, mistakes: &mut Vec<String>) -> LimitsSection {
     let raw: RawLimits = read_table("limits.", table, mistakes);
-    LimitsSection { runs: of_runs(&raw), server: of_server(&raw) }
+    let max_cost = raw.max_cost.map(|cost| nanos("limits.max_cost", cost, mistakes));
+    let runs = Limits { max_cost_nanos: max_cost.flatten(), ..of_runs(&raw) };
+    LimitsSection { runs, server: of_server(&raw) }
 }
 
 fn of_runs(raw: &RawLimits) -> Limits {

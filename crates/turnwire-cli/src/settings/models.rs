@@ -9,13 +9,13 @@ use std::{
 use serde::Deserialize;
 use toml::{Table, Value};
 use turnwire_contract::{CustomTools, Parameter, TenantId};
-use turnwire_models::Secret;
+use turnwire_models::{Price, Secret};
 
 use super::{
     file::{RawTable, read_table, table_of},
     model_kind::{ANTHROPIC_URL, EXAMPLE_URL, Kind, OPENAI_URL},
     upstreams::{ModelTimeouts, NamedUpstream, UpstreamSettings, named_upstreams},
-    words::{did_you_mean, is_http_url, not_a_url, one_of, tenants_of},
+    words::{did_you_mean, is_http_url, nanos, not_a_url, one_of, tenants_of},
 };
 use crate::{environment::Environment, exit::Problem};
 
@@ -63,6 +63,8 @@ pub(crate) struct Provider {
     pub(crate) custom_tools: CustomTools,
     /// Parameters that the server rejects. They are not sent.
     pub(crate) unsupported: Vec<Parameter>,
+    /// What tokens cost, if costs are counted.
+    pub(crate) price: Option<Price>,
 }
 
 impl Provider {
@@ -240,6 +242,7 @@ pub(super) struct RawModel {
     custom_tools: Option<String>,
     brings_tools: Option<bool>,
     tenants: Option<Vec<String>>,
+    price: Option<RawPrice>,
     unsupported_parameters: Vec<String>,
     upstreams: Vec<Table>,
     connect_timeout_sec: Option<NonZeroU64>,
@@ -257,12 +260,40 @@ impl RawTable for RawModel {
         "custom_tools",
         "brings_tools",
         "tenants",
+        "price",
         "unsupported_parameters",
         "upstreams",
         "connect_timeout_sec",
         "first_content_timeout_sec",
         "max_wait_ms",
     ];
+}
+
+/// Prices per million tokens.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPrice {
+    input: f64,
+    cached_input: Option<f64>,
+    output: f64,
+}
+
+impl RawPrice {
+    fn read(self, path: &str, mistakes: &mut Vec<String>) -> Option<Price> {
+        let cached_input = self.cached_input.unwrap_or(self.input);
+        let [input, cached_input, output] =
+            [("input", self.input), ("cached_input", cached_input), ("output", self.output)].map(
+                |(name, per_million)| {
+                    let path = format!("{path}.price.{name}");
+                    // A free kind of token is fine.
+                    if per_million == 0.0 {
+                        return Some(0);
+                    }
+                    nanos(&path, per_million / 1e6, mistakes)
+                },
+            );
+        Some(Price { input: input?, cached_input: cached_input?, output: output? })
+    }
 }
 
 #[derive(Debug)]
@@ -276,6 +307,7 @@ pub(super) struct NamedModel {
     brings_tools: bool,
     /// Tenants that may use the model; all if not set.
     tenants: Option<BTreeSet<TenantId>>,
+    price: Option<Price>,
     unsupported: Vec<Parameter>,
 }
 
@@ -340,6 +372,7 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
         mistakes,
     );
     let tenants = raw.tenants.map(|names| tenants_of(path, names, mistakes));
+    let price = raw.price.and_then(|price| price.read(path, mistakes));
     let unsupported = parameters_of(path, &raw.unsupported_parameters, mistakes);
     let kinds: Vec<&str> = Kind::NAMES.iter().map(|(name, _)| *name).collect();
     let known = kind.as_deref().and_then(|kind| Kind::NAMES.iter().find(|(name, _)| *name == kind));
@@ -372,6 +405,7 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
         custom_tools,
         brings_tools: raw.brings_tools == Some(true),
         tenants,
+        price,
         unsupported,
     })
 }
@@ -489,6 +523,7 @@ fn provider(
         tool_calling: named.tool_calling,
         custom_tools: named.custom_tools,
         unsupported: named.unsupported.clone(),
+        price: named.price,
     })
 }
 
@@ -502,6 +537,7 @@ fn provider_of_environment(environment: &Environment) -> Result<Option<Provider>
         tool_calling: ToolCalling::default(),
         custom_tools: kind.usual_custom_tools(),
         unsupported: Vec::new(),
+        price: None,
     };
     let openai_key = key("OPENAI_API_KEY");
     if let Some(base_url) = openai_base_url(environment)? {

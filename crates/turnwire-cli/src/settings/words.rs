@@ -50,3 +50,14 @@ pub(super) fn tenants_of(
     }
     names.into_iter().map(TenantId::new).collect()
 }
+
+/// An amount of money in billionths. It must be at least one.
+pub(super) fn nanos(path: &str, amount: f64, mistakes: &mut Vec<String>) -> Option<u64> {
+    let nanos = (amount * 1e9).round();
+    if (1.0..=1e18).contains(&nanos) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it fits")]
+        return Some(nanos as u64);
+    }
+    mistakes.push(format!("{path}: `{amount}` is not an amount; it should look like 0.50"));
+    None
+}

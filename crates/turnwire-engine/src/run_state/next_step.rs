@@ -70,6 +70,10 @@ impl RunState {
             let reason = IncompleteReason::MaxTurns;
             return Step::Finish(RunOutcome::Incomplete { reason });
         }
+        let cost = self.usage.cost_nanos.unwrap_or_default();
+        if self.limits().max_cost_nanos.is_some_and(|most| cost >= most) && !self.turn_is_open {
+            return Step::Finish(RunOutcome::Incomplete { reason: IncompleteReason::MaxCost });
+        }
         Step::AskModel
     }
 

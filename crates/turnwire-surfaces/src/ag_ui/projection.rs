@@ -204,6 +204,7 @@ impl AgUi {
             cached_tokens: total.cached_tokens.saturating_sub(reported.cached_tokens),
             output_tokens: total.output_tokens.saturating_sub(reported.output_tokens),
             reasoning_tokens: total.reasoning_tokens.saturating_sub(reported.reasoning_tokens),
+            cost_nanos: None,
         };
         TokenUsage::list(self.run.as_ref().map_or("", |run| &run.model), usage)
     }

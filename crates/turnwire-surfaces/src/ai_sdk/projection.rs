@@ -297,6 +297,7 @@ fn reason_of(limit: IncompleteReason) -> FinishReason {
         }
         IncompleteReason::ContentFilter => FinishReason::ContentFilter,
         IncompleteReason::MaxTurns
+        | IncompleteReason::MaxCost
         | IncompleteReason::MaxToolCalls
         | IncompleteReason::TimeLimit
         | IncompleteReason::RepeatedCall => FinishReason::Other,

@@ -8,6 +8,7 @@ use serde_json::Value;
 use turnwire_contract::{RecordedEvent, Usage};
 use utoipa::ToSchema;
 
+use crate::usage_note::UsageNote;
 use crate::{
     responses::{item::TokenLogprob, response::ResponseError},
     wire_json::wire_json,
@@ -160,6 +161,10 @@ pub struct CompletionUsage {
     pub prompt_tokens_details: PromptTokensDetails,
     /// Details of the output tokens.
     pub completion_tokens_details: CompletionTokensDetails,
+    /// What the official format has no field for. Absent if the model has no price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub turnwire: Option<UsageNote>,
 }
 
 /// Details of the input tokens.
@@ -178,13 +183,15 @@ pub struct CompletionTokensDetails {
 
 impl From<Usage> for CompletionUsage {
     fn from(usage: Usage) -> Self {
-        let Usage { input_tokens, cached_tokens, output_tokens, reasoning_tokens } = usage;
+        let Usage { input_tokens, cached_tokens, output_tokens, reasoning_tokens, cost_nanos } =
+            usage;
         Self {
             prompt_tokens: input_tokens,
             completion_tokens: output_tokens,
             total_tokens: input_tokens + output_tokens,
             prompt_tokens_details: PromptTokensDetails { cached_tokens },
             completion_tokens_details: CompletionTokensDetails { reasoning_tokens },
+            turnwire: UsageNote::of(cost_nanos),
         }
     }
 }

@@ -16,6 +16,7 @@ use super::{
     ids,
     item::OutputItem,
 };
+use crate::usage_note::UsageNote;
 
 /// A response.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
@@ -179,7 +180,7 @@ impl From<&Failure> for ResponseError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct IncompleteDetails {
     /// `max_output_tokens` and `content_filter` are official reasons; `max_output_bytes`,
-    /// `max_turns`, `max_tool_calls`, `time_limit`, `repeated_call` and `cancelled` are Turnwire's
+    /// `max_turns`, `max_cost`, `max_tool_calls`, `time_limit`, `repeated_call` and `cancelled` are Turnwire's
     /// own.
     #[schema(value_type = String)]
     pub reason: &'static str,
@@ -205,6 +206,10 @@ pub struct ResponseUsage {
     pub output_tokens_details: OutputTokensDetails,
     /// Sum of input and output tokens.
     pub total_tokens: u64,
+    /// What the official format has no field for. Absent if the model has no price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub turnwire: Option<UsageNote>,
 }
 
 /// Details of the input tokens.
@@ -225,13 +230,15 @@ pub struct OutputTokensDetails {
 
 impl From<Usage> for ResponseUsage {
     fn from(usage: Usage) -> Self {
-        let Usage { input_tokens, cached_tokens, output_tokens, reasoning_tokens } = usage;
+        let Usage { input_tokens, cached_tokens, output_tokens, reasoning_tokens, cost_nanos } =
+            usage;
         Self {
             input_tokens,
             input_tokens_details: InputTokensDetails { cached_tokens, cache_write_tokens: 0 },
             output_tokens,
             output_tokens_details: OutputTokensDetails { reasoning_tokens },
             total_tokens: input_tokens + output_tokens,
+            turnwire: UsageNote::of(cost_nanos),
         }
     }
 }
@@ -323,6 +330,7 @@ pub(super) fn reason(reason: IncompleteReason) -> &'static str {
         IncompleteReason::MaxOutputTokens => "max_output_tokens",
         IncompleteReason::MaxOutputBytes => "max_output_bytes",
         IncompleteReason::MaxTurns => "max_turns",
+        IncompleteReason::MaxCost => "max_cost",
         IncompleteReason::MaxToolCalls => "max_tool_calls",
         IncompleteReason::TimeLimit => "time_limit",
         IncompleteReason::RepeatedCall => "repeated_call",

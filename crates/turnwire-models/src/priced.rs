@@ -1,0 +1,100 @@
+//! Counts what a model costs, by the price list of the operator.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use turnwire_contract::{Capabilities, Model, ModelError, ModelPart, ModelStream, Prompt, Usage};
+
+/// Prices of a model per token, in billionths of the operator's currency. A price per million
+/// tokens, times a thousand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Price {
+    /// Of an input token.
+    pub input: u64,
+    /// Of an input token that the provider had in its cache.
+    pub cached_input: u64,
+    /// Of an output token.
+    pub output: u64,
+}
+
+impl Price {
+    /// Returns what the tokens cost, in billionths.
+    pub fn of(&self, usage: &Usage) -> u64 {
+        let cached = usage.cached_tokens.min(usage.input_tokens);
+        let input = usage.input_tokens - cached;
+        let parts =
+            [(input, self.input), (cached, self.cached_input), (usage.output_tokens, self.output)];
+        parts.iter().fold(0, |cost: u64, (n_tokens, price)| {
+            cost.saturating_add(n_tokens.saturating_mul(*price))
+        })
+    }
+}
+
+/// A wrapper that adds the cost to what a model says about its usage.
+#[derive(Clone)]
+pub struct Priced {
+    model: Arc<dyn Model>,
+    price: Price,
+}
+
+impl Priced {
+    /// Counts what `model` costs at `price`.
+    pub fn new(model: Arc<dyn Model>, price: Price) -> Self {
+        Self { model, price }
+    }
+}
+
+#[async_trait]
+impl Model for Priced {
+    async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
+        let price = self.price;
+        let parts = self.model.stream(prompt).await?;
+        Ok(parts
+            .map(move |part| match part {
+                Ok(ModelPart::Usage(usage)) => {
+                    let cost_nanos = Some(price.of(&usage));
+                    Ok(ModelPart::Usage(Usage { cost_nanos, ..usage }))
+                }
+                part => part,
+            })
+            .boxed())
+    }
+
+    fn upstream_model(&self, name: &str) -> String {
+        self.model.upstream_model(name)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.model.capabilities()
+    }
+}
+
+impl fmt::Debug for Priced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Priced").field("price", &self.price).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tokens of the cache are part of the input, and have their own price.
+    #[test]
+    fn cached_tokens_are_not_paid_twice() {
+        let price = Price { input: 150, cached_input: 75, output: 600 };
+        let usage = Usage {
+            input_tokens: 1_000,
+            cached_tokens: 400,
+            output_tokens: 100,
+            reasoning_tokens: 80,
+            cost_nanos: None,
+        };
+        assert_eq!(price.of(&usage), 600 * 150 + 400 * 75 + 100 * 600);
+        let wrong = Usage { cached_tokens: 2_000, ..usage };
+        assert_eq!(price.of(&wrong), 1_000 * 75 + 100 * 600, "more than there is, is all there is");
+        let huge = Usage { input_tokens: u64::MAX, ..usage };
+        assert_eq!(price.of(&huge), u64::MAX);
+    }
+}
