@@ -17,6 +17,7 @@ mod chat;
 mod chat_choices;
 mod chat_completions;
 mod closing;
+mod costs;
 mod custom_tools;
 mod disconnect;
 mod draining;
