@@ -15,7 +15,7 @@ mod display;
 mod keys;
 mod on_server;
 
-pub(crate) use self::audit::{AuditCommand, AuditListArguments};
+pub(crate) use self::audit::{AuditCommand, AuditListArguments, AuditVerifyArguments};
 pub(crate) use self::display::{ColorChoice, DisplayArguments, ToolsShown};
 pub(crate) use self::keys::{
     KeyCreateArguments, KeyListArguments, KeyRevokeArguments, KeyRotateArguments, KeysCommand,

@@ -47,10 +47,13 @@ pub(crate) async fn log(mut request: Request, next: Next) -> Response {
     let caller = KnownCaller::default();
     request.extensions_mut().insert(caller.clone());
     let method = request.method().clone();
-    let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
-    let path = match route {
-        Some(route) if route.starts_with(SECRET_PATHS) => route,
-        Some(_) | None => request.uri().path().to_owned(),
+    let path = request.uri().path();
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let path = if path.contains(SECRET_PATHS) {
+        // Also of a path that is no route.
+        route.unwrap_or("/v1/shared/…").to_owned()
+    } else {
+        path.to_owned()
     };
     let request_id = request.extensions().get::<RequestId>().cloned();
     let response = next.run(request).await;

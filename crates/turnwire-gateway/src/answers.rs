@@ -6,9 +6,7 @@
 
 use axum::http::StatusCode;
 use tracing::warn;
-use turnwire_contract::{
-    ApprovalAnswer, AuditAction, CallId, Decision, InputId, Reply, RunId, Scope,
-};
+use turnwire_contract::{ApprovalAnswer, AuditAction, CallId, InputId, Reply, RunId, Scope};
 use turnwire_engine::{AnswerError, AnswerOutcome};
 
 use crate::{api_error::ApiError, app::App, audit::Deed, auth::Caller};
@@ -33,10 +31,7 @@ impl App {
         param: &str,
     ) -> Result<(), ApiError> {
         caller.ensure(Scope::Approve)?;
-        let action = match answer.decision {
-            Decision::Approved => AuditAction::CallApproved,
-            Decision::Denied { .. } => AuditAction::CallDenied,
-        };
+        let action = AuditAction::of(&answer.decision);
         self.audit(caller, Deed::of_call(action, run_id, call_id).content(&answer)).await?;
         let answer = ApprovalAnswer { actor: caller.actor().cloned(), ..answer };
         accepted(self.runs().answer(caller.tenant(), run_id, call_id, answer).await, param)

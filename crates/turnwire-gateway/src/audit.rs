@@ -11,7 +11,8 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use turnwire_contract::{
-    AuditAction, AuditEntry, AuditQuery, AuditRecord, CallId, RunId, StoreError, TenantId,
+    AuditAction, AuditEntry, AuditQuery, AuditRecord, CallId, RunId, RunRequest, Share, StoreError,
+    TenantId,
 };
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -95,26 +96,68 @@ impl App {
         caller: &Caller,
         deed: Deed<'_>,
     ) -> Result<(), ApiError> {
+        self.audit_all(tenant, caller, vec![deed]).await
+    }
+
+    async fn audit_all(
+        &self,
+        tenant: &TenantId,
+        caller: &Caller,
+        deeds: Vec<Deed<'_>>,
+    ) -> Result<(), ApiError> {
         if self.options().audit == AuditLevel::None {
             return Ok(());
         }
-        let record = AuditRecord {
-            at: self.runs().now(),
+        let at = self.runs().now();
+        let records = deeds.into_iter().map(|deed| AuditRecord {
+            at,
             tenant: tenant.clone(),
             actor: caller.actor().cloned(),
             action: deed.action,
             object: deed.object.to_owned(),
             detail: deed.detail,
             content: deed.content,
-        };
-        Ok(self.runs().audit().append(vec![record]).await?)
+        });
+        Ok(self.runs().audit().append(records.collect()).await?)
+    }
+
+    /// Records a run that was started, and the answers to approval requests that its request
+    /// brought.
+    pub(crate) async fn audit_run(
+        &self,
+        caller: &Caller,
+        run_id: &RunId,
+        request: &RunRequest,
+    ) -> Result<(), ApiError> {
+        // A large request is not hashed in vain.
+        if self.options().audit == AuditLevel::None {
+            return Ok(());
+        }
+        let started = Deed::new(AuditAction::RunStarted, run_id.as_str()).content(request);
+        let answers = request.first_calls.iter().filter_map(|call| {
+            let action = AuditAction::of(call.decision.as_ref()?);
+            Some(Deed::of_call(action, run_id, &call.call_id).content(call))
+        });
+        let deeds = answers.chain([started]).collect();
+        self.audit_all(caller.tenant(), caller, deeds).await
+    }
+
+    /// Records that somebody reads a run by a share link. The link itself is a secret.
+    pub(crate) async fn audit_share(&self, caller: &Caller, share: &Share) -> Result<(), ApiError> {
+        if self.options().audit < AuditLevel::Reads {
+            return Ok(());
+        }
+        let deed = Deed::new(AuditAction::Read, share.run_id.as_str());
+        self.audit(caller, deed.detail(&share.share_id)).await
     }
 
     /// Records a request that says by its route what it does. Others are recorded where they are
     /// carried out, because several routes and messages of sockets have the same effect.
     pub(crate) async fn audit_route(&self, caller: &Caller, parts: &Parts) -> Result<(), ApiError> {
         let Some(route) = parts.extensions.get::<MatchedPath>() else { return Ok(()) };
-        let is_read = matches!(parts.method, Method::GET | Method::HEAD);
+        // A search is a POST that changes nothing.
+        let is_read = matches!(parts.method, Method::GET | Method::HEAD)
+            || route.as_str().ends_with("/search");
         let wanted = if is_read { AuditLevel::Reads } else { AuditLevel::Changes };
         let says_it = is_read || BY_ROUTE.iter().any(|root| route.as_str().starts_with(root));
         if self.options().audit < wanted || !says_it {

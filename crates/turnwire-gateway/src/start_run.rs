@@ -6,10 +6,10 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use tokio::task::JoinHandle;
 use tracing::{error, warn};
-use turnwire_contract::{AuditAction, RequestKey, RunRequest, TenantId};
+use turnwire_contract::{RequestKey, RunRequest, TenantId};
 use turnwire_engine::{RunHandle, StartError, StartOptions};
 
-use crate::{api_error::ApiError, app::App, audit::Deed, auth::Caller};
+use crate::{api_error::ApiError, app::App, auth::Caller};
 
 impl App {
     /// Starts a run of `caller` within the concurrency limits.
@@ -37,6 +37,7 @@ impl App {
         let started = self.tasks().spawn(async move {
             let handle = app.admit_and_start(&caller, run, options).await?;
             let then = then(&app, &handle);
+            app.record_run(&caller, &handle).await?;
             Ok((handle, then))
         });
         outcome_of(started).await
@@ -63,17 +64,14 @@ impl App {
             Err(StartError::ShuttingDown) => self.metrics().refused_while_closing(),
             Ok(_) | Err(_) => {}
         }
-        let handle = started?;
-        self.record_run(caller, &handle).await?;
-        Ok(handle)
+        Ok(started?)
     }
 
     /// Records a run that is being executed: its model may be asked meanwhile. A run that cannot be
     /// recorded is cancelled.
     async fn record_run(&self, caller: &Caller, handle: &RunHandle) -> Result<(), ApiError> {
         let Some(request) = handle.request() else { return Ok(()) };
-        let deed = Deed::new(AuditAction::RunStarted, handle.id().as_str()).content(request);
-        let recorded = self.audit(caller, deed).await;
+        let recorded = self.audit_run(caller, handle.id(), request).await;
         if recorded.is_err() {
             warn!(run_id = %handle.id(), "run not recorded in the audit log, cancelling it");
             self.runs().cancel_in_background(caller.tenant(), handle.id());

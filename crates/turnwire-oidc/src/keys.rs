@@ -5,7 +5,6 @@
 //! that are known stay in use.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -18,6 +17,7 @@ use reqwest::{Client, StatusCode, redirect::Policy};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use turnwire_contract::TokenError;
 use turnwire_http::chain;
@@ -35,8 +35,8 @@ const MAX_DOCUMENT: usize = 1024 * 1024;
 /// Maximum number of keys.
 const MAX_KEYS: usize = 1_000;
 
-/// Keys by their IDs. A provider with one key may give it none.
-pub(crate) type Keys = HashMap<Option<String>, Key>;
+/// Keys with their IDs. A provider with one key may give it none.
+pub(crate) type Keys = Vec<(Option<String>, Key)>;
 
 /// A key that verifies tokens.
 #[derive(Clone)]
@@ -54,6 +54,7 @@ pub(crate) struct ProviderKeys {
     known: Mutex<Known>,
     /// Held by whoever asks the provider.
     fetching: tokio::sync::Mutex<()>,
+    tasks: TaskTracker,
 }
 
 #[derive(Default)]
@@ -63,6 +64,12 @@ struct Known {
     fetched: Option<Instant>,
     /// When the provider was last asked, and why that failed.
     asked: Option<(Instant, Option<String>)>,
+}
+
+impl Known {
+    fn was_just_asked(&self) -> bool {
+        self.asked.as_ref().is_some_and(|(at, _)| at.elapsed() < PAUSE)
+    }
 }
 
 impl std::fmt::Debug for Known {
@@ -85,22 +92,37 @@ struct KeyDocument {
 }
 
 impl ProviderKeys {
-    pub(crate) fn new(issuer: &str) -> Result<Self, reqwest::Error> {
+    pub(crate) fn new(issuer: &str) -> Result<Arc<Self>, reqwest::Error> {
         let client = turnwire_http::client().redirect(Policy::none()).timeout(TIMEOUT).build()?;
-        let fetching = tokio::sync::Mutex::default();
-        Ok(Self { client, issuer: issuer.to_owned(), known: Mutex::default(), fetching })
+        Ok(Arc::new(Self {
+            client,
+            issuer: issuer.to_owned(),
+            known: Mutex::default(),
+            fetching: tokio::sync::Mutex::default(),
+            tasks: TaskTracker::new(),
+        }))
     }
 
     /// The key that a token was signed with.
     pub(crate) async fn find(
-        &self,
+        self: &Arc<Self>,
         kid: Option<&str>,
         algorithm: Algorithm,
     ) -> Result<Arc<DecodingKey>, TokenError> {
-        if !self.knows(kid) {
-            self.refresh(kid).await;
-        }
-        let found = self.key(kid).ok_or_else(|| self.why_not())?;
+        let found = match self.key(kid) {
+            Some(known) => {
+                // Nobody waits for a provider whose keys are known.
+                if self.is_due() {
+                    let keys = Arc::clone(self);
+                    self.tasks.spawn(async move { keys.refresh().await });
+                }
+                known
+            }
+            None => {
+                self.refresh().await;
+                self.key(kid).ok_or_else(|| self.why_not())?
+            }
+        };
         if found.algorithm.is_some_and(|only| only != algorithm) {
             return Err(TokenError::Invalid("its algorithm is not that of the key".to_owned()));
         }
@@ -110,32 +132,46 @@ impl ProviderKeys {
     fn key(&self, kid: Option<&str>) -> Option<Key> {
         let known = self.known();
         match kid {
-            Some(kid) => known.keys.get(&Some(kid.to_owned())).cloned(),
+            Some(_) => {
+                let is_it = |(id, _): &&(Option<String>, Key)| id.as_deref() == kid;
+                known.keys.iter().find(is_it).map(|(_, key)| key.clone())
+            }
             // Without a name it must be the only one.
-            None => known.keys.values().next().filter(|_| known.keys.len() == 1).cloned(),
+            None => match known.keys.as_slice() {
+                [(_, only)] => Some(only.clone()),
+                _ => None,
+            },
         }
     }
 
-    /// Whether a key is known and was fetched recently.
-    fn knows(&self, kid: Option<&str>) -> bool {
-        let is_recent = self.known().fetched.is_some_and(|at| at.elapsed() < FETCH_AFTER);
-        is_recent && self.key(kid).is_some()
+    /// Whether the keys should be fetched again.
+    fn is_due(&self) -> bool {
+        let known = self.known();
+        known.fetched.is_none_or(|at| at.elapsed() >= FETCH_AFTER) && !known.was_just_asked()
     }
 
     /// Fetches the keys, unless somebody did just now.
-    async fn refresh(&self, kid: Option<&str>) {
+    async fn refresh(&self) {
         let _one_at_a_time = self.fetching.lock().await;
-        let was_just_asked =
-            self.known().asked.as_ref().is_some_and(|(at, _)| at.elapsed() < PAUSE);
-        if was_just_asked || self.knows(kid) {
-            return;
+        {
+            let mut known = self.known();
+            if known.was_just_asked() {
+                return;
+            }
+            // Before it is asked: whoever asks may be dropped, and then nobody asks for a while.
+            known.asked = Some((Instant::now(), Some("it did not answer yet".to_owned())));
         }
         let fetched = self.fetch().await;
         let now = Instant::now();
         let mut known = self.known();
         match fetched {
             Ok(keys) => {
-                if known.fetched.is_none() || !keys.keys().all(|kid| known.keys.contains_key(kid)) {
+                let names = |keys: &Keys| -> Vec<Option<String>> {
+                    keys.iter().map(|(kid, _)| kid.clone()).collect()
+                };
+                if keys.is_empty() {
+                    warn!(issuer = self.issuer, "the provider has no usable key");
+                } else if names(&keys) != names(&known.keys) {
                     info!(
                         issuer = self.issuer,
                         n_keys = keys.len(),
@@ -181,11 +217,7 @@ impl ProviderKeys {
             return Err(format!("its keys are not at an https address: {}", discovery.jwks_uri));
         }
         let document: KeyDocument = self.document(&discovery.jwks_uri).await?;
-        let keys: Keys = document.keys.into_iter().take(MAX_KEYS).filter_map(usable).collect();
-        if keys.is_empty() {
-            return Err(format!("there is no usable key at {}", discovery.jwks_uri));
-        }
-        Ok(keys)
+        Ok(document.keys.into_iter().take(MAX_KEYS).filter_map(usable).collect())
     }
 
     async fn document<T: DeserializeOwned>(&self, url: &str) -> Result<T, String> {

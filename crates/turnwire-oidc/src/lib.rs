@@ -12,7 +12,7 @@
 mod claims;
 mod keys;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use jsonwebtoken::{
@@ -57,7 +57,7 @@ pub struct OidcOptions {
 #[derive(Debug)]
 pub struct Oidc {
     options: OidcOptions,
-    keys: ProviderKeys,
+    keys: Arc<ProviderKeys>,
 }
 
 impl Oidc {
@@ -70,7 +70,10 @@ impl Oidc {
 
     /// Asks the provider for its keys, and returns how many there are that can verify a token.
     pub async fn check(&self) -> Result<usize, String> {
-        self.keys.fetch().await.map(|keys| keys.len())
+        match self.keys.fetch().await?.len() {
+            0 => Err("the provider has no usable key".to_owned()),
+            n_keys => Ok(n_keys),
+        }
     }
 
     fn rules(&self, algorithm: Algorithm) -> Validation {

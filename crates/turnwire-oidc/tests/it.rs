@@ -129,6 +129,44 @@ async fn keys_are_rotated() {
     assert_eq!(why(&oidc, &old).await, "it is signed with an unknown key");
 }
 
+/// Keys are fetched again while they are used, in the background, and a key that the provider took
+/// back does not verify any more.
+#[tokio::test]
+async fn a_key_that_was_taken_back_ends() {
+    let provider = IdentityProvider::start().await;
+    let oidc = oidc(&provider);
+    let token = provider.sign(&claims(&provider, json!({})));
+    oidc.verify(&token).await.unwrap();
+    provider.rotate(false);
+    oidc.verify(&token).await.unwrap();
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(301)).await;
+    tokio::time::resume();
+    oidc.verify(&token).await.unwrap();
+    while oidc.verify(&token).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(why(&oidc, &token).await, "it is signed with an unknown key");
+}
+
+/// A request that is dropped while the provider is asked does not let the next one ask again.
+#[tokio::test]
+async fn dropped_requests_do_not_reach_the_provider() {
+    let provider = IdentityProvider::start().await;
+    let oidc = oidc(&provider);
+    for n in 0..20 {
+        let invented = SigningKey::elliptic(&format!("invented_{n}"));
+        let token = invented.sign(&claims(&provider, json!({})));
+        let mut asking = Box::pin(oidc.verify(&token));
+        // Polled once, and dropped.
+        let _ = futures::poll!(&mut asking);
+    }
+    let token = provider.sign(&claims(&provider, json!({})));
+    let error = oidc.verify(&token).await.unwrap_err();
+    assert!(matches!(error, TokenError::Unavailable(_)), "{error:?}");
+    assert_eq!(provider.n_asked(), 0);
+}
+
 /// Whatever tokens come, the provider is asked once per pause.
 #[tokio::test]
 async fn invented_tokens_do_not_reach_the_provider() {

@@ -6,13 +6,16 @@
 //! same time are committed together. If it is unknown whether a commit happened, the chain ends
 //! where it was, and the next record begins another.
 
-use std::time::Duration;
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 use turnwire_contract::{
-    AuditAction, AuditEntry, AuditFault, AuditLog, AuditQuery, AuditRecord, AuditReport,
-    StoreError, TenantId,
+    AuditAction, AuditEnd, AuditEntry, AuditFault, AuditLog, AuditQuery, AuditRecord, AuditReport,
+    StoreError, TenantId, Timestamp,
 };
 
 use crate::{
@@ -27,8 +30,8 @@ use crate::{
 const PAGE: i64 = 1_000;
 /// Number of entries deleted in one transaction.
 const DELETED_AT_ONCE: i64 = 5_000;
-/// How often a chain is read that seems changed: its process may be appending to it.
-const MAX_LOOKS: u32 = 5;
+/// How often a chain is read that seems changed: its oldest entries may be deleted meanwhile.
+const MAX_LOOKS: u32 = 3;
 
 #[async_trait]
 impl AuditLog for Store {
@@ -36,6 +39,98 @@ impl AuditLog for Store {
         if records.is_empty() {
             return Ok(());
         }
+        // In a task: a client that disconnects must not end the chain.
+        let records = records.into_iter().map(AuditRecord::bounded).collect();
+        let store = self.clone();
+        let appended = self.0.tasks.spawn(async move { store.append_together(records).await });
+        let panicked = |_| StoreError::Unavailable("the audit log was not written".to_owned());
+        Ok(appended.await.map_err(panicked)??)
+    }
+
+    async fn list(&self, query: AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
+        let AuditQuery { tenant, action, object, before, limit } = query;
+        let mut values = vec![Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX))];
+        let mut conditions = Vec::new();
+        let filters = [
+            ("tenant", tenant.as_ref().map(TenantId::as_str)),
+            ("action", action.map(AuditAction::as_str)),
+            ("object", object.as_deref()),
+        ];
+        for (column, wanted) in filters {
+            if let Some(wanted) = wanted {
+                values.push(Value::Text(wanted));
+                conditions.push(format!("e.{column} = ${}", values.len()));
+            }
+        }
+        if let Some((chain, seq)) = &before {
+            values.push(Value::Text(chain));
+            values.push(Value::Integer(i64::try_from(*seq).unwrap_or(i64::MAX)));
+            conditions.push(format!(
+                "(e.at, e.chain, e.seq) < (select b.at, b.chain, b.seq from audit_entries b
+                 where b.chain = ${} and b.seq = ${})",
+                values.len() - 1,
+                values.len()
+            ));
+        }
+        let conditions = match conditions.as_slice() {
+            [] => String::new(),
+            conditions => format!("where {}", conditions.join(" and ")),
+        };
+        let sql = format!(
+            "select e.chain, e.seq, e.record, e.hash from audit_entries e {conditions}
+             order by e.at desc, e.chain desc, e.seq desc limit $1"
+        );
+        let found = match self.0.database.query(&sql, &values).await {
+            // What cannot be stored cannot be found.
+            Err(DatabaseError::InvalidValue(_)) => Vec::new(),
+            found => found?,
+        };
+        Ok(found.iter().map(entry).collect::<Result<_, _>>()?)
+    }
+
+    async fn verify(&self, kept: &[AuditEnd]) -> Result<AuditReport, StoreError> {
+        let database = &*self.0.database;
+        let mut report = AuditReport::default();
+        let chains = database.query("select chain from audit_chains order by chain", &[]).await?;
+        let mut known = HashSet::new();
+        for chain in &chains {
+            let chain = chain.text(0)?;
+            known.insert(chain.to_owned());
+            let mut looks = 1;
+            let checked = loop {
+                let checked = check_chain(database, chain, kept).await?;
+                if checked.faults.is_empty() || looks == MAX_LOOKS {
+                    break checked;
+                }
+                looks += 1;
+            };
+            report.n_chains += 1;
+            report.n_entries += checked.n_entries;
+            report.ends.extend(checked.ends);
+            report.faults.extend(checked.faults);
+        }
+        // One chain after the other by its index: a list of all would read every entry.
+        let sql = "select min(chain) from audit_entries where chain > $1";
+        let mut last = String::new();
+        while let Some(next) = database.query(sql, &[Value::Text(&last)]).await?.first() {
+            let Some(chain) = next.optional_text(0)? else { break };
+            chain.clone_into(&mut last);
+            // One that began meanwhile has its row.
+            if !known.contains(chain) && ends_of(database, chain).await?.is_none() {
+                report.n_chains += 1;
+                report.faults.push(fault(chain, 1, "where its chain begins and ends was deleted"));
+            }
+        }
+        for end in kept.iter().filter(|end| !known.contains(&end.chain)) {
+            report.faults.push(fault_at(&end.chain, end.seq, "the chain that had it was deleted"));
+        }
+        Ok(report)
+    }
+}
+
+impl Store {
+    /// Appends records together with others that wait.
+    async fn append_together(&self, records: Vec<AuditRecord>) -> Result<(), DatabaseError> {
         let queue = &self.0.audit;
         loop {
             let (done, mut appended) = oneshot::channel();
@@ -47,80 +142,27 @@ impl AuditLog for Store {
                 }
             };
             if let Some(appended) = appended {
-                return Ok(appended?);
+                return appended;
             }
         }
     }
 
-    async fn list(&self, query: AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
-        // Newest first. Entries of one chain keep their order, also if the clock went back.
-        let sql = "select e.chain, e.seq, e.record, e.hash from audit_entries e
-                   where e.tenant = coalesce($1, e.tenant) and e.action = coalesce($2, e.action)
-                   and e.object = coalesce($3, e.object)
-                   and ($4 is null or (e.at, e.chain, e.seq) <
-                       (select b.at, b.chain, b.seq from audit_entries b
-                        where b.chain = $4 and b.seq = $5))
-                   order by e.at desc, e.chain desc, e.seq desc limit $6";
-        let AuditQuery { tenant, action, object, before, limit } = query;
-        let seq = before.as_ref().map(|(_, seq)| i64::try_from(*seq).unwrap_or(i64::MAX));
-        let values = [
-            Value::OptionalText(tenant.as_ref().map(TenantId::as_str)),
-            Value::OptionalText(action.map(AuditAction::as_str)),
-            Value::OptionalText(object.as_deref()),
-            Value::OptionalText(before.as_ref().map(|(chain, _)| chain.as_str())),
-            Value::OptionalInteger(seq),
-            Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)),
-        ];
-        let found = match self.0.database.query(sql, &values).await {
-            // What cannot be stored cannot be found.
-            Err(DatabaseError::InvalidValue(_)) => Vec::new(),
-            found => found?,
-        };
-        Ok(found.iter().map(entry).collect::<Result<_, _>>()?)
-    }
-
-    async fn verify(&self) -> Result<AuditReport, StoreError> {
-        let database = &*self.0.database;
-        let mut report = AuditReport::default();
-        let chains = database.query("select chain from audit_chains order by chain", &[]).await?;
-        for chain in &chains {
-            let chain = chain.text(0)?;
-            let mut looks = 1;
-            let checked = loop {
-                let checked = check_chain(database, chain).await?;
-                if checked.faults.is_empty() || looks == MAX_LOOKS {
-                    break checked;
-                }
-                looks += 1;
-            };
-            report.n_chains += 1;
-            report.n_entries += checked.n_entries;
-            report.faults.extend(checked.faults);
-        }
-        let sql = "select chain, min(seq) from audit_entries
-                   where chain not in (select chain from audit_chains) group by chain";
-        for lost in &database.query(sql, &[]).await? {
-            report.n_chains += 1;
-            let what = "where its chain begins and ends was deleted";
-            report.faults.push(fault(lost.text(0)?, lost.integer(1)?, what));
-        }
-        Ok(report)
-    }
-}
-
-impl Store {
     async fn append_batch(&self, end: &mut Option<ChainEnd>, batch: Vec<WaitingRecords>) {
         if batch.is_empty() {
             return;
         }
-        // Put back when it is known what the last entry is.
-        let mut next = end.take().unwrap_or_else(|| {
-            ChainEnd::begin(format!("{}.{}", self.0.worker, uuid::Uuid::new_v4().simple()))
-        });
-        let records = batch.iter().flat_map(|waiting| &waiting.records);
-        let appended = self.write_entries(&mut next, records).await;
-        if appended.is_ok() {
-            *end = Some(next);
+        let records: Vec<&AuditRecord> =
+            batch.iter().flat_map(|waiting| &waiting.records).collect();
+        let appended = self.append_to_chain(end, &records).await;
+        let is_refused = appended.as_ref().is_err_and(|error| !error.is_transient());
+        if is_refused && batch.len() > 1 {
+            // The records of one may be the cause; the others are not to suffer from it.
+            for waiting in batch {
+                let records: Vec<&AuditRecord> = waiting.records.iter().collect();
+                let appended = self.append_to_chain(end, &records).await;
+                drop(waiting.done.send(appended));
+            }
+            return;
         }
         for waiting in batch {
             // Nobody may wait for it any more.
@@ -128,10 +170,29 @@ impl Store {
         }
     }
 
+    async fn append_to_chain(
+        &self,
+        end: &mut Option<ChainEnd>,
+        records: &[&AuditRecord],
+    ) -> Result<(), DatabaseError> {
+        let before = end.take();
+        let mut next = before.clone().unwrap_or_else(|| {
+            ChainEnd::begin(format!("{}.{}", self.0.worker, uuid::Uuid::new_v4().simple()))
+        });
+        let appended = self.write_entries(&mut next, records).await;
+        *end = match &appended {
+            Ok(()) => Some(next),
+            // It is unknown what the last entry is, so another chain begins.
+            Err(error) if error.is_transient() => None,
+            Err(_) => before,
+        };
+        appended
+    }
+
     async fn write_entries(
         &self,
         end: &mut ChainEnd,
-        records: impl Iterator<Item = &AuditRecord>,
+        records: &[&AuditRecord],
     ) -> Result<(), DatabaseError> {
         let mut columns: [Vec<String>; 7] = Default::default();
         for record in records {
@@ -177,23 +238,36 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Deletes entries older than `retention`, from the beginning of each chain.
+    /// Deletes entries older than `retention`, from the beginning of each chain up to the first
+    /// that is younger.
     pub(crate) async fn forget_old_audit(&self, retention: Duration) -> Result<(), DatabaseError> {
-        let sql = format!(
-            "select chain, min(seq), max(seq) from audit_entries
-             where at <= (select {now}) - $1 group by chain",
-            now = self.0.database.dialect().library.now
+        let database = &self.0.database;
+        let sql = "select chain, first_seq, last_seq from audit_chains where first_seq <= last_seq";
+        let first_young = format!(
+            "select min(seq) from audit_entries
+             where chain = $1 and seq >= $2 and seq <= $3 and at > (select {now}) - $4",
+            now = database.dialect().library.now
         );
-        let values = [Value::Integer(micros(retention))];
-        for old in &self.0.database.query(&sql, &values).await? {
-            let (chain, first, last) = (old.text(0)?, old.integer(1)?, old.integer(2)?);
-            let mut upto = first;
-            while upto < last {
-                upto = last.min(upto.saturating_add(DELETED_AT_ONCE));
-                self.cut_chain(chain, upto).await?;
-            }
-            if first == last {
-                self.cut_chain(chain, last).await?;
+        for row in &database.query(sql, &[]).await? {
+            let (chain, mut first, last) = (row.text(0)?, row.integer(1)?, row.integer(2)?);
+            while first <= last {
+                let upto = last.min(first.saturating_add(DELETED_AT_ONCE - 1));
+                let values = [
+                    Value::Text(chain),
+                    Value::Integer(first),
+                    Value::Integer(upto),
+                    Value::Integer(micros(retention)),
+                ];
+                let found = database.query(&first_young, &values).await?;
+                let young = found.first().map(|row| row.optional_integer(0)).transpose()?.flatten();
+                let old = young.map_or(upto, |young| young - 1);
+                if old >= first {
+                    self.cut_chain(chain, old).await?;
+                }
+                if young.is_some() {
+                    break;
+                }
+                first = upto + 1;
             }
         }
         Ok(())
@@ -219,44 +293,76 @@ impl Store {
     }
 }
 
-/// Follows one chain from its beginning to its end.
-async fn check_chain(database: &dyn Database, chain: &str) -> Result<AuditReport, DatabaseError> {
-    let mut report = AuditReport { n_chains: 1, ..AuditReport::default() };
+/// Where a chain begins and ends.
+struct ChainEnds {
+    first_seq: i64,
+    start: String,
+    last_seq: i64,
+    hash: String,
+}
+
+async fn ends_of(database: &dyn Database, chain: &str) -> Result<Option<ChainEnds>, DatabaseError> {
     let sql = "select first_seq, start, last_seq, hash from audit_chains where chain = $1";
     let found = database.query(sql, &[Value::Text(chain)]).await?;
-    let Some(ends) = found.first() else { return Ok(report) };
-    let mut seq = ends.integer(0)? - 1;
-    let mut hash = ends.text(1)?.to_owned();
+    let ends = |row: &Row| {
+        Ok(ChainEnds {
+            first_seq: row.integer(0)?,
+            start: row.text(1)?.to_owned(),
+            last_seq: row.integer(2)?,
+            hash: row.text(3)?.to_owned(),
+        })
+    };
+    found.first().map(ends).transpose()
+}
+
+/// Follows one chain from its beginning to its end. Its process may append to it meanwhile: what
+/// comes after the end that was read is not looked at, only that there is a later end.
+async fn check_chain(
+    database: &dyn Database,
+    chain: &str,
+    kept: &[AuditEnd],
+) -> Result<AuditReport, DatabaseError> {
+    let mut report = AuditReport { n_chains: 1, ..AuditReport::default() };
+    let Some(ends) = ends_of(database, chain).await? else {
+        report.faults.push(fault(chain, 0, "where its chain begins and ends was deleted"));
+        return Ok(report);
+    };
+    let (mut seq, mut hash) = (ends.first_seq - 1, ends.start);
     if seq == 0 && hash != first_hash(chain) {
         report.faults.push(fault(chain, 0, "where the chain begins was changed"));
     }
+    let mut kept: HashMap<i64, &str> = kept
+        .iter()
+        .filter(|end| end.chain == chain)
+        .filter_map(|end| Some((i64::try_from(end.seq).ok()?, end.hash.as_str())))
+        // Retention may have deleted it.
+        .filter(|(kept_seq, _)| *kept_seq > seq)
+        .collect();
     loop {
         let sql = "select seq, hash, record, at, tenant, action, object from audit_entries
-                   where chain = $1 and seq > $2 order by seq limit $3";
-        let values = [Value::Text(chain), Value::Integer(seq), Value::Integer(PAGE)];
+                   where chain = $1 and seq > $2 and seq <= $3 order by seq limit $4";
+        let values = [
+            Value::Text(chain),
+            Value::Integer(seq),
+            Value::Integer(ends.last_seq),
+            Value::Integer(PAGE),
+        ];
         let page = database.query(sql, &values).await?;
         for row in &page {
             let (stored_seq, stored_hash, record) = (row.integer(0)?, row.text(1)?, row.text(2)?);
             report.n_entries += 1;
-            if stored_seq != seq + 1 {
-                report.faults.push(fault(
-                    chain,
-                    seq + 1,
-                    "entries are missing before the next one",
-                ));
+            let what = if stored_seq != seq + 1 {
+                Some("entries are missing before it")
             } else if stored_hash != next_hash(&hash, stored_seq, record) {
-                report.faults.push(fault(
-                    chain,
-                    stored_seq,
-                    "its hash does not follow from it and the entries before",
-                ));
+                Some("its hash does not follow from it and the entries before")
             } else if !is_about(row, record)? {
-                report.faults.push(fault(
-                    chain,
-                    stored_seq,
-                    "its columns are not those of its record",
-                ));
-            }
+                Some("its columns are not those of its record")
+            } else if kept.remove(&stored_seq).is_some_and(|kept| kept != stored_hash) {
+                Some("it had another hash when its end was kept")
+            } else {
+                None
+            };
+            report.faults.extend(what.map(|what| fault(chain, stored_seq, what)));
             stored_hash.clone_into(&mut hash);
             seq = stored_seq;
         }
@@ -264,30 +370,45 @@ async fn check_chain(database: &dyn Database, chain: &str) -> Result<AuditReport
             break;
         }
     }
-    let (last_seq, last_hash) = (ends.integer(2)?, ends.text(3)?);
-    if seq != last_seq {
-        report.faults.push(fault(
-            chain,
-            seq.min(last_seq) + 1,
-            "the chain does not end where it should",
-        ));
-    } else if hash != last_hash {
+    if seq != ends.last_seq {
+        let what = "entries are missing at the end of the chain";
+        report.faults.push(fault(chain, seq + 1, what));
+    } else if hash != ends.hash {
         report.faults.push(fault(chain, seq, "where the chain ends was changed"));
     }
+    for seq in kept.into_keys() {
+        report.faults.push(fault(chain, seq, "it was there when its end was kept, and is missing"));
+    }
+    // An end is stored with its entries, so the last entry is never after the end that is read later.
+    let sql = "select max(seq) from audit_entries where chain = $1";
+    let found = database.query(sql, &[Value::Text(chain)]).await?;
+    let last = found.first().map(|row| row.optional_integer(0)).transpose()?.flatten();
+    let end = ends_of(database, chain).await?.map(|ends| ends.last_seq);
+    if last > end {
+        let what = "entries were added after the end of the chain";
+        report.faults.push(fault(chain, ends.last_seq + 1, what));
+    }
+    let seq = u64::try_from(ends.last_seq).unwrap_or_default();
+    report.ends.push(AuditEnd { chain: chain.to_owned(), seq, hash: ends.hash });
     Ok(report)
 }
 
-/// Whether the columns for queries say what the record says.
+/// Whether the columns for queries say what the record says, whatever version wrote it.
 fn is_about(row: &Row, record: &str) -> Result<bool, DatabaseError> {
-    let Ok(record) = serde_json::from_str::<AuditRecord>(record) else { return Ok(false) };
-    Ok(row.integer(3)? == record.at.as_micros()
-        && row.text(4)? == record.tenant.as_str()
-        && row.text(5)? == record.action.as_str()
-        && row.text(6)? == record.object)
+    let Ok(record) = serde_json::from_str::<serde_json::Value>(record) else { return Ok(false) };
+    let text = |name: &str| record.get(name).and_then(serde_json::Value::as_str);
+    let at = record.get("at").cloned().and_then(|at| serde_json::from_value(at).ok());
+    Ok(at.is_some_and(|at: Timestamp| row.integer(3).is_ok_and(|stored| stored == at.as_micros()))
+        && text("tenant") == Some(row.text(4)?)
+        && text("action") == Some(row.text(5)?)
+        && text("object") == Some(row.text(6)?))
 }
 
 fn fault(chain: &str, seq: i64, what: &str) -> AuditFault {
-    let seq = u64::try_from(seq).unwrap_or_default();
+    fault_at(chain, u64::try_from(seq).unwrap_or_default(), what)
+}
+
+fn fault_at(chain: &str, seq: u64, what: &str) -> AuditFault {
     AuditFault { chain: chain.to_owned(), seq, what: what.to_owned() }
 }
 

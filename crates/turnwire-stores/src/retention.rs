@@ -22,13 +22,19 @@ impl Store {
     /// expired idempotency keys. Entries in conversations stay. Returns the number of deleted runs.
     /// Several workers may do this concurrently.
     pub async fn forget_old_runs(&self) -> Result<u64, StoreError> {
+        let n_forgotten = self.forget_runs_and_what_belongs_to_them().await?;
+        // Last, because it may be the largest.
+        if let Some(retention) = self.0.options.audit_retention {
+            self.forget_old_audit(retention).await?;
+        }
+        Ok(n_forgotten)
+    }
+
+    async fn forget_runs_and_what_belongs_to_them(&self) -> Result<u64, StoreError> {
         self.forget_old_keys().await?;
         self.forget_expired_shares().await?;
         if let Some(retention) = self.0.options.conversation_retention {
             while self.forget_unused_conversations(retention, AT_ONCE).await? == AT_ONCE {}
-        }
-        if let Some(retention) = self.0.options.audit_retention {
-            self.forget_old_audit(retention).await?;
         }
         let Some(retention) = self.0.options.retention else {
             return Ok(0);

@@ -1,6 +1,6 @@
 //! Commands about the audit log.
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, Subcommand};
 use turnwire_contract::AuditAction;
@@ -44,6 +44,9 @@ pub(crate) struct AuditListArguments {
 #[derive(Debug, Args)]
 #[command(after_help = AUDIT_HELP)]
 pub(crate) struct AuditVerifyArguments {
+    /// Output of an earlier `audit verify --json`: its chains must still lead where they did
+    #[arg(long, value_name = "FILE")]
+    pub(crate) against: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) common: StoreArguments,
 }

@@ -1,7 +1,10 @@
 //! `turnwire audit`: who did what, and whether anybody changed the record of it.
 
+use std::{fs, path::Path};
+
+use serde::Deserialize;
 use serde_json::json;
-use turnwire_contract::{AuditEntry, AuditLog, AuditQuery, TenantId};
+use turnwire_contract::{AuditEnd, AuditEntry, AuditLog, AuditQuery, TenantId};
 use turnwire_stores::Store;
 
 use super::{
@@ -10,7 +13,7 @@ use super::{
     table::{Row, Table},
 };
 use crate::{
-    args::{AuditCommand, AuditListArguments},
+    args::{AuditCommand, AuditListArguments, AuditVerifyArguments},
     environment::Environment,
     exit::{Exit, Problem},
 };
@@ -22,7 +25,7 @@ pub(crate) fn audit(command: &AuditCommand, environment: &Environment) -> Exit {
     };
     on_store(common, environment, false, async |store, output| match command {
         AuditCommand::List(arguments) => list(store, arguments, output).await,
-        AuditCommand::Verify(_) => verify(store, output).await,
+        AuditCommand::Verify(arguments) => verify(store, arguments, output).await,
     })
 }
 
@@ -43,8 +46,13 @@ async fn list(
     Ok(())
 }
 
-async fn verify(store: &Store, output: Output) -> Result<(), Problem> {
-    let report = AuditLog::verify(store).await.map_err(refused)?;
+async fn verify(
+    store: &Store,
+    arguments: &AuditVerifyArguments,
+    output: Output,
+) -> Result<(), Problem> {
+    let kept = arguments.against.as_deref().map_or(Ok(Vec::new()), kept_ends)?;
+    let report = AuditLog::verify(store, &kept).await.map_err(refused)?;
     let (n_entries, n_chains) = (report.n_entries, report.n_chains);
     output.print(&json!(report), || match report.faults.as_slice() {
         [] => format!("{n_entries} entries in {n_chains} chains, as they were written"),
@@ -60,6 +68,23 @@ async fn verify(store: &Store, output: Output) -> Result<(), Problem> {
     }
     let n_faults = report.faults.len();
     Err(Problem::failure(format!("the audit log was changed: {n_faults} signs of it")))
+}
+
+/// The ends of chains in an earlier report.
+fn kept_ends(file: &Path) -> Result<Vec<AuditEnd>, Problem> {
+    #[derive(Deserialize)]
+    struct Report {
+        ends: Vec<AuditEnd>,
+    }
+
+    let unreadable = |why: String| {
+        Problem::usage(format!("{}: {why}", file.display()))
+            .hint("it is the output of turnwire audit verify --json")
+    };
+    let text = fs::read(file).map_err(|error| unreadable(error.to_string()))?;
+    let report: Report =
+        serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
+    Ok(report.ends)
 }
 
 fn listed(entries: &[AuditEntry], output: Output) -> String {

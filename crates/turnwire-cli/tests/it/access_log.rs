@@ -24,18 +24,20 @@ async fn every_request_is_a_line() {
         gateway.get("/v1/models?secret=yes").bearer_auth(KEY).header("x-request-id", "mine");
     assert_eq!(status_of(named).await, StatusCode::OK);
     assert_eq!(status_of(gateway.get("/v1/shared/a-token")).await, StatusCode::NOT_FOUND);
+    assert_eq!(status_of(gateway.get("/v1/shared/a-token/x")).await, StatusCode::NOT_FOUND);
     assert_eq!(status_of(gateway.get("/nothing").bearer_auth(KEY)).await, StatusCode::NOT_FOUND);
     gateway.signal("TERM");
     let log = gateway.finish().stderr;
     let lines: Vec<Value> =
         log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let [refused, listed, shared, nothing] = lines.as_slice() else { panic!("{log}") };
+    let [refused, listed, shared, wrong, nothing] = lines.as_slice() else { panic!("{log}") };
     assert_eq!((&refused["status"], &refused["code"]), (&401.into(), &"missing_api_key".into()));
     assert!(refused["request_id"].is_string() && refused.get("tenant").is_none(), "{refused}");
     assert_eq!((&listed["path"], &listed["status"]), (&"/v1/models".into(), &200.into()));
     assert_eq!((&listed["request_id"], &listed["tenant"]), (&"mine".into(), &"default".into()));
     assert!(listed["key_id"].as_str().unwrap().starts_with("settings_"), "{listed}");
     assert_eq!(shared["path"], "/v1/shared/{token}");
+    assert_eq!(wrong["path"], "/v1/shared/…");
     assert_eq!(nothing["path"], "/nothing");
     for secret in [KEY, "a-token", "secret=yes"] {
         assert!(!log.contains(secret), "{log}");

@@ -1,5 +1,7 @@
 //! The audit log at the command line.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -37,4 +39,17 @@ async fn the_log_of_a_store_is_listed_and_verified() {
     let verified = world.run(&["audit", "verify"]);
     assert_eq!(verified.code, Some(0), "{}", verified.stderr);
     assert!(verified.stdout.contains("3 entries in 2 chains"), "{}", verified.stdout);
+    let ends = world.run(&["audit", "verify", "--json"]).stdout;
+    let kept = world.path().join("ends.json");
+    fs::write(&kept, &ends).unwrap();
+    let against = ["audit", "verify", "--against", kept.to_str().unwrap()];
+    assert_eq!(world.run(&against).code, Some(0));
+    let mut other: Value = serde_json::from_str(&ends).unwrap();
+    other["ends"][0]["hash"] = json!("0");
+    fs::write(&kept, other.to_string()).unwrap();
+    let changed = world.run(&against);
+    assert_eq!(changed.code, Some(1), "{}", changed.stdout);
+    assert!(changed.stderr.contains("the audit log was changed"), "{}", changed.stderr);
+    fs::write(&kept, "no report").unwrap();
+    assert_eq!(world.run(&against).code, Some(2));
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Actor, StoreError, TenantId, Timestamp};
+use crate::{Actor, Decision, StoreError, TenantId, Timestamp};
 
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -57,6 +57,9 @@ pub enum AuditAction {
     /// A server started. The object is its name among the workers, the content its settings file.
     #[serde(rename = "server.started")]
     ServerStarted,
+    /// Something that a later version records.
+    #[serde(other, rename = "other")]
+    Other,
 }
 
 impl AuditAction {
@@ -79,6 +82,14 @@ impl AuditAction {
         Self::ServerStarted,
     ];
 
+    /// Returns the action of somebody who decided about a call.
+    pub fn of(decision: &Decision) -> Self {
+        match decision {
+            Decision::Approved => Self::CallApproved,
+            Decision::Denied { .. } => Self::CallDenied,
+        }
+    }
+
     /// Returns the name, as it is stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -97,6 +108,7 @@ impl AuditAction {
             Self::KeyRotated => "key.rotated",
             Self::KeyRevoked => "key.revoked",
             Self::ServerStarted => "server.started",
+            Self::Other => "other",
         }
     }
 }
@@ -147,6 +159,29 @@ pub struct AuditRecord {
     pub content: Option<String>,
 }
 
+/// Maximum length of an object and of a detail, in bytes.
+const MAX_TEXT: usize = 500;
+
+impl AuditRecord {
+    /// Cuts texts that callers chose, so that every database can store and index them.
+    pub fn bounded(mut self) -> Self {
+        cut(&mut self.object);
+        self.detail.iter_mut().for_each(cut);
+        self
+    }
+}
+
+fn cut(text: &mut String) {
+    if text.contains('\0') {
+        *text = text.replace('\0', "\u{FFFD}");
+    }
+    if text.len() > MAX_TEXT {
+        let n_bytes = text.len();
+        text.truncate(text.floor_char_boundary(MAX_TEXT - 40));
+        text.push_str(&format!("… ({n_bytes} bytes)"));
+    }
+}
+
 /// A record in the log. Each process writes a chain of its own, in which the hash of an entry
 /// depends on all before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -177,6 +212,17 @@ pub struct AuditQuery {
     pub limit: usize,
 }
 
+/// The last entry of a chain. Kept elsewhere, it shows later that the chain still leads there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditEnd {
+    /// The chain.
+    pub chain: String,
+    /// Number of the entry.
+    pub seq: u64,
+    /// Hash of the entry.
+    pub hash: String,
+}
+
 /// What a check of the log found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct AuditReport {
@@ -184,6 +230,8 @@ pub struct AuditReport {
     pub n_chains: u64,
     /// Number of entries.
     pub n_entries: u64,
+    /// The ends of all chains.
+    pub ends: Vec<AuditEnd>,
     /// Signs that somebody changed the log. Empty if nobody did.
     pub faults: Vec<AuditFault>,
 }
@@ -205,7 +253,7 @@ pub struct AuditFault {
 ///
 /// * records are appended in their order, all or none, and stored when the call returns;
 /// * an entry is never changed, and deleted only by age, oldest first;
-/// * any change made otherwise to one entry, and the deletion of any, shows in [`verify`](Self::verify).
+/// * any other change of one entry, and the deletion of one, shows in [`verify`](Self::verify).
 #[async_trait]
 pub trait AuditLog: Send + Sync {
     /// Appends records to the chain of this process.
@@ -214,6 +262,6 @@ pub trait AuditLog: Send + Sync {
     /// Returns entries, newest first.
     async fn list(&self, query: AuditQuery) -> Result<Vec<AuditEntry>, StoreError>;
 
-    /// Checks all chains.
-    async fn verify(&self) -> Result<AuditReport, StoreError>;
+    /// Checks all chains, and that they still lead to `kept`, which are ends of earlier reports.
+    async fn verify(&self, kept: &[AuditEnd]) -> Result<AuditReport, StoreError>;
 }

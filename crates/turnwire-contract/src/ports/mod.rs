@@ -25,7 +25,7 @@ mod workers;
 
 pub use api_keys::{ApiKey, ApiKeys, MAX_API_KEYS, Scope, UnknownScope};
 pub use audit::{
-    AuditAction, AuditEntry, AuditFault, AuditLog, AuditQuery, AuditRecord, AuditReport,
+    AuditAction, AuditEnd, AuditEntry, AuditFault, AuditLog, AuditQuery, AuditRecord, AuditReport,
     UnknownAction,
 };
 pub use blob_store::{BlobError, BlobStore};

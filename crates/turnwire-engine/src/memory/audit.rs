@@ -3,7 +3,9 @@
 use std::{collections::VecDeque, sync::Mutex};
 
 use async_trait::async_trait;
-use turnwire_contract::{AuditEntry, AuditLog, AuditQuery, AuditRecord, AuditReport, StoreError};
+use turnwire_contract::{
+    AuditEnd, AuditEntry, AuditLog, AuditQuery, AuditRecord, AuditReport, StoreError,
+};
 
 use crate::sync::lock;
 
@@ -28,6 +30,7 @@ impl AuditLog for MemoryAuditLog {
         for record in records {
             log.n_appended += 1;
             let (chain, seq) = ("memory".to_owned(), log.n_appended);
+            let record = record.bounded();
             log.entries.push_back(AuditEntry { chain, seq, record, hash: String::new() });
             if log.entries.len() > MAX_ENTRIES {
                 log.entries.pop_front();
@@ -48,8 +51,8 @@ impl AuditLog for MemoryAuditLog {
         Ok(log.entries.iter().rev().filter(is_wanted).take(limit).cloned().collect())
     }
 
-    async fn verify(&self) -> Result<AuditReport, StoreError> {
+    async fn verify(&self, _: &[AuditEnd]) -> Result<AuditReport, StoreError> {
         let n_entries = u64::try_from(lock(&self.0).entries.len()).unwrap_or(u64::MAX);
-        Ok(AuditReport { n_chains: 1, n_entries, faults: Vec::new() })
+        Ok(AuditReport { n_chains: 1, n_entries, ..AuditReport::default() })
     }
 }

@@ -25,6 +25,10 @@ impl FromRequestParts<App> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let identity = app.auth().identify(&parts.headers).await?;
+        // Also of callers who are refused.
+        if let Some(known) = parts.extensions.get::<KnownCaller>() {
+            known.note(&identity.tenant, identity.actor.as_ref());
+        }
         let route = parts.extensions.get::<MatchedPath>();
         let needed = route.and_then(|path| scopes::needed(&parts.method, path.as_str()));
         identity.ensure(needed.ok_or_else(nothing_here)?)?;
@@ -42,9 +46,6 @@ impl Caller {
             parts.extensions.get::<ConnectionPermit>().is_none_or(ConnectionPermit::note_known);
         if !has_room && !PROBES.contains(&parts.uri.path()) {
             return Err(server_full());
-        }
-        if let Some(known) = parts.extensions.get::<KnownCaller>() {
-            known.note(&identity.tenant, identity.actor.as_ref());
         }
         let permit = Arc::new(app.admission().admit_connection(identity.key)?);
         // A stream outlives its handler, so the response body holds the permit, and ends with the
@@ -84,7 +85,7 @@ impl FromRequestParts<App> for SharedReader {
         let share = shares::check(app, &token).await?;
         let caller =
             Caller::admit(parts, app, Arc::new(Identity::of_reader(share.tenant.clone())))?;
-        app.audit_route(&caller, parts).await?;
+        app.audit_share(&caller, &share).await?;
         Ok(Self { caller, share })
     }
 }

@@ -194,7 +194,9 @@ pub(super) async fn delete(
     PathParams(id): PathParams<String>,
 ) -> Result<Json<DeletedObject>, ApiError> {
     let record = find(&app, &caller, &id).await?;
-    stop(&app, &caller, &record.run_id).await?;
+    if record.status == RunStatus::Active {
+        stop(&app, &caller, &record.run_id).await?;
+    }
     let deed = Deed::new(AuditAction::RunDeleted, record.run_id.as_str());
     app.audit(&caller, deed).await?;
     app.runs().delete(caller.tenant(), &record.run_id).await?;

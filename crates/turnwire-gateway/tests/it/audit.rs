@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use turnwire_contract::{AuditEntry, AuditLog, AuditQuery, AuditRecord, AuditReport, StoreError};
+use turnwire_contract::{
+    AuditEnd, AuditEntry, AuditLog, AuditQuery, AuditRecord, AuditReport, StoreError,
+};
 use turnwire_gateway::AuditLevel;
 use turnwire_models::Turn;
 use turnwire_testkit::{Behaviour, FakeTool};
@@ -60,6 +62,8 @@ async fn what_is_done_is_recorded() {
     let share_id = shared["share_id"].as_str().unwrap();
     call(&world, Method::DELETE, &format!("/v1/runs/{run}/shares/{share_id}"), None).await;
     call(&world, Method::POST, &format!("/v1/runs/{run}/cancel"), None).await;
+    // Until it has ended.
+    call(&world, Method::GET, &format!("/v1/runs/{run}/events"), None).await;
     call(&world, Method::DELETE, &format!("/v1/responses/{id}"), None).await;
     call(&world, Method::POST, "/v1/conversations", Some(json!({}))).await;
     let (_, key) = call(&world, Method::POST, "/v1/admin/keys", Some(json!({ "name": "n" }))).await;
@@ -70,8 +74,6 @@ async fn what_is_done_is_recorded() {
         ("run.started", run.as_str()),
         ("run.shared", &run),
         ("share.revoked", &run),
-        ("run.cancelled", &run),
-        // Deleting a response cancels its run first.
         ("run.cancelled", &run),
         ("run.deleted", &run),
         ("changed", "/v1/conversations"),
@@ -105,6 +107,36 @@ async fn what_is_done_is_recorded() {
     world.close().await;
 }
 
+/// An approval that comes with a request is recorded like one that is sent to the run.
+#[tokio::test]
+async fn approvals_are_recorded_however_they_come() {
+    let send = || Turn::new().call("send", json!({}));
+    let plan = Plan::new([send(), Turn::new().text("Sent."), send(), Turn::new().text("Sent.")]);
+    let send = FakeTool::new("send", Behaviour::Returns("sent".to_owned()));
+    let world = with_key(plan.server("m", [send])).start().await;
+    let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "always" }]);
+    let asked = json!({ "input": "?", "tools": tools });
+    let (_, waits) = call(&world, Method::POST, "/v1/responses", Some(asked.clone())).await;
+    let request = waits["output"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find_map(|item| (item["type"] == "mcp_approval_request").then(|| item["id"].clone()));
+    let answer = json!({
+        "type": "mcp_approval_response",
+        "approval_request_id": request.unwrap(),
+        "approve": true,
+    });
+    let next = json!({ "previous_response_id": waits["id"], "input": [answer], "tools": tools });
+    let (status, done) = call(&world, Method::POST, "/v1/responses", Some(next)).await;
+    assert_eq!(status, StatusCode::OK, "{done:#}");
+    let run = done["id"].as_str().unwrap().replace("resp_", "run_");
+    let seen = recorded(&world).await;
+    assert_eq!(seen[1], ("call.approved".to_owned(), run.clone()), "{seen:?}");
+    assert_eq!(seen[2], ("run.started".to_owned(), run), "{seen:?}");
+    world.close().await;
+}
+
 /// Reading is recorded where the operator wants it, also by share links.
 #[tokio::test]
 async fn reading_is_recorded_on_request() {
@@ -118,6 +150,15 @@ async fn reading_is_recorded_on_request() {
     let seen = recorded(&world).await;
     assert_eq!(seen[1], ("read".to_owned(), path));
     assert_eq!(seen[2].1, "/v1/responses/resp_of_somebody_else", "attempts count");
+    let run = made["id"].as_str().unwrap().replace("resp_", "run_");
+    let share = format!("/v1/runs/{run}/share");
+    let (_, shared) = call(&world, Method::POST, &share, Some(json!({}))).await;
+    let token = shared["token"].as_str().unwrap();
+    let path = format!("/v1/shared/{token}");
+    assert_eq!(world.get(&path).await.0, StatusCode::OK);
+    let seen = recorded(&world).await;
+    assert_eq!(*seen.last().unwrap(), ("read".to_owned(), run));
+    assert!(!format!("{seen:?}").contains(token), "the link is a secret: {seen:?}");
     world.close().await;
 }
 
@@ -134,7 +175,7 @@ impl AuditLog for Broken {
         Ok(Vec::new())
     }
 
-    async fn verify(&self) -> Result<AuditReport, StoreError> {
+    async fn verify(&self, _: &[AuditEnd]) -> Result<AuditReport, StoreError> {
         Ok(AuditReport::default())
     }
 }

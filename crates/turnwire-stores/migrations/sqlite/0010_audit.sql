@@ -13,7 +13,8 @@ create table audit_entries (
 );
 create index audit_entries_by_tenant on audit_entries (tenant, at);
 create index audit_entries_by_time on audit_entries (at);
-create index audit_entries_by_object on audit_entries (object);
+create index audit_entries_by_object on audit_entries (object, at);
+create index audit_entries_by_action on audit_entries (action, at);
 
 -- Where each chain begins and ends, so that entries missing at either end are noticed. `start` is
 -- the hash before the first entry that is still kept.

@@ -37,7 +37,7 @@ async fn whatever_is_changed_shows() {
             }
         }
         let store = &stores[0];
-        let report = store.verify().await.unwrap();
+        let report = store.verify(&[]).await.unwrap();
         assert_eq!((report.n_chains, report.n_entries), (2, 12), "{report:?}");
         assert_eq!(report.faults, []);
         for table in ["audit_entries", "audit_chains"] {
@@ -97,7 +97,7 @@ async fn whatever_is_changed_shows() {
         }
         for tamper in &tampers {
             backend.ask(tamper).await;
-            let report = store.verify().await.unwrap();
+            let report = store.verify(&[]).await.unwrap();
             assert!(!report.faults.is_empty(), "not found on {}: {tamper}", backend.url);
             for table in ["audit_entries", "audit_chains"] {
                 backend.ask(&format!("delete from {table}")).await;
@@ -105,7 +105,7 @@ async fn whatever_is_changed_shows() {
             }
         }
         assert_eq!(tampers.len(), 138);
-        assert_eq!(store.verify().await.unwrap().faults, [], "all is as it was");
+        assert_eq!(store.verify(&[]).await.unwrap().faults, [], "all is as it was");
         for store in stores {
             store.close().await;
         }
@@ -129,7 +129,7 @@ async fn records_come_from_everywhere() {
         for appended in join_all(appends).await {
             appended.unwrap();
         }
-        let report = stores[0].verify().await.unwrap();
+        let report = stores[0].verify(&[]).await.unwrap();
         assert_eq!((report.n_chains, report.n_entries), (3, 600), "{report:?}");
         assert_eq!(report.faults, []);
         let query = AuditQuery { tenant: Some("a".into()), limit: 7, ..AuditQuery::default() };
@@ -176,9 +176,92 @@ async fn old_entries_go_and_the_rest_holds() {
         store.append(vec![long_ago.clone(), long_ago, just_now.clone()]).await.unwrap();
         store.forget_old_runs().await.unwrap();
         store.append(vec![just_now]).await.unwrap();
-        let report = store.verify().await.unwrap();
+        let report = store.verify(&[]).await.unwrap();
         assert_eq!((report.n_entries, report.faults), (2, Vec::new()), "{}", backend.url);
         backend.ask("delete from audit_entries where seq = 3").await;
-        assert_ne!(store.verify().await.unwrap().faults, [], "the first that is left is missing");
+        assert_ne!(
+            store.verify(&[]).await.unwrap().faults,
+            [],
+            "the first that is left is missing"
+        );
+    }
+}
+
+/// A log that is being written is not taken for one that was changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_in_use_is_verified() {
+    for backend in Backend::both() {
+        let stores = backend.stores(2).await;
+        let (writer, checker) = (&stores[0], &stores[1]);
+        let writing = async {
+            for n in 0..300 {
+                let object = format!("run_{n}");
+                let started = record("a", AuditAction::RunStarted, &object, n);
+                writer.append(vec![started]).await.unwrap();
+            }
+        };
+        let checking = async {
+            let mut n_entries = 0;
+            while n_entries < 300 {
+                let report = checker.verify(&[]).await.unwrap();
+                assert_eq!(report.faults, [], "{}", backend.url);
+                n_entries = report.n_entries;
+            }
+        };
+        tokio::join!(writing, checking);
+    }
+}
+
+/// What a caller chose as the name of something harms neither the log nor others.
+#[tokio::test(flavor = "multi_thread")]
+async fn records_of_any_size_are_stored() {
+    for backend in Backend::both() {
+        let store = backend.store().await;
+        let mut odd = record("a", AuditAction::Changed, &"/\u{10FFFF}\0".repeat(100_000), 1);
+        odd.detail = Some("x".repeat(1_000_000));
+        let others = (0..20).map(|n| {
+            let fine = record("b", AuditAction::RunStarted, &format!("run_{n}"), n);
+            store.append(vec![if n == 10 { odd.clone() } else { fine }])
+        });
+        for appended in join_all(others).await {
+            appended.unwrap();
+        }
+        let report = store.verify(&[]).await.unwrap();
+        assert_eq!((report.n_entries, report.faults), (20, Vec::new()), "{}", backend.url);
+        let query = AuditQuery { tenant: Some("a".into()), limit: 1, ..AuditQuery::default() };
+        let [entry] = store.list(query).await.unwrap().try_into().unwrap();
+        assert!(entry.record.object.len() <= 500 && entry.record.object.ends_with("bytes)"));
+    }
+}
+
+/// The end of a chain that was kept elsewhere shows what the database alone cannot: that the last
+/// entries, or a whole chain, were deleted together with where they end.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_was_kept_shows_more() {
+    for backend in Backend::both() {
+        let stores = backend.stores(2).await;
+        for store in &stores {
+            for n in 0..3 {
+                store.append(vec![record("a", AuditAction::RunStarted, "run", n)]).await.unwrap();
+            }
+        }
+        let kept = stores[0].verify(&[]).await.unwrap().ends;
+        assert_eq!(kept.len(), 2);
+        stores[0].append(vec![record("a", AuditAction::RunStarted, "run", 9)]).await.unwrap();
+        assert_eq!(stores[0].verify(&kept).await.unwrap().faults, [], "it goes on from there");
+        let [one, other] = [&kept[0].chain, &kept[1].chain];
+        backend.ask(&format!("delete from audit_entries where chain = '{one}' and seq > 2")).await;
+        backend
+            .ask(&format!(
+                "update audit_chains set last_seq = 2, hash = (select hash from audit_entries
+                     where chain = '{one}' and seq = 2) where chain = '{one}'"
+            ))
+            .await;
+        assert_eq!(stores[0].verify(&[]).await.unwrap().faults, [], "the database does not know");
+        assert_eq!(stores[0].verify(&kept).await.unwrap().faults.len(), 1);
+        for table in ["audit_entries", "audit_chains"] {
+            backend.ask(&format!("delete from {table} where chain = '{other}'")).await;
+        }
+        assert_eq!(stores[0].verify(&kept).await.unwrap().faults.len(), 2, "{}", backend.url);
     }
 }
