@@ -2,8 +2,8 @@
 //!
 //! What changes something is recorded before it takes effect, so that nothing happens unrecorded; an
 //! action that then fails leaves its entry. Reading is recorded if the operator asks for it, when the
-//! caller is known. A run is recorded while it is created, because nobody should wait for both; if
-//! its entry cannot be written, it is cancelled.
+//! caller is known. A run is recorded right after it was created, because its model should not wait
+//! for the log; a log that is away does not end a run, which has who asked in its journal.
 
 use axum::{
     extract::{MatchedPath, State},

@@ -1,15 +1,25 @@
 //! Starts the runs of all clients. A server that shuts down starts none, the concurrency limits
 //! apply to all, and a repeated request with an `Idempotency-Key` finds its run.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::http::StatusCode;
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::timeout};
 use tracing::{error, warn};
 use turnwire_contract::{RequestKey, RunRequest, TenantId};
 use turnwire_engine::{RunHandle, StartError, StartOptions};
 
-use crate::{api_error::ApiError, app::App, auth::Caller};
+use crate::{
+    api_error::ApiError,
+    app::{App, AuditLevel},
+    auth::Caller,
+};
+
+/// How long a request waits for its entry in the audit log.
+const RECORDING_TIME: Duration = Duration::from_millis(500);
+/// How long the next try is waited for, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 impl App {
     /// Starts a run of `caller` within the concurrency limits.
@@ -37,7 +47,7 @@ impl App {
         let started = self.tasks().spawn(async move {
             let handle = app.admit_and_start(&caller, run, options).await?;
             let then = then(&app, &handle);
-            app.record_run(&caller, &handle).await?;
+            app.record_run(&caller, &handle).await;
             Ok((handle, then))
         });
         outcome_of(started).await
@@ -67,16 +77,26 @@ impl App {
         Ok(started?)
     }
 
-    /// Records a run that is being executed: its model may be asked meanwhile. A run that cannot be
-    /// recorded is cancelled.
-    async fn record_run(&self, caller: &Caller, handle: &RunHandle) -> Result<(), ApiError> {
-        let Some(request) = handle.request() else { return Ok(()) };
-        let recorded = self.audit_run(caller, handle.id(), request).await;
-        if recorded.is_err() {
-            warn!(run_id = %handle.id(), "run not recorded in the audit log, cancelling it");
-            self.runs().cancel_in_background(caller.tenant(), handle.id());
+    /// Records a run that is being executed: its model may be asked meanwhile. If the log cannot be
+    /// written, it is tried until it can; the run goes on, because its journal says who asked, too.
+    async fn record_run(&self, caller: &Caller, handle: &RunHandle) {
+        if handle.request().is_none() || self.options().audit == AuditLevel::None {
+            return;
         }
-        recorded
+        let (app, caller, handle) = (self.clone(), caller.clone(), handle.clone());
+        let recording = self.tasks().spawn(async move {
+            let mut pause = FIRST_PAUSE;
+            while let Some(request) = handle.request() {
+                let Err(error) = app.audit_run(&caller, handle.id(), request).await else { return };
+                warn!(run_id = %handle.id(), code = error.code, "run not yet in the audit log");
+                if timeout(pause, app.closing().cancelled()).await.is_ok() {
+                    return;
+                }
+                pause = LONGEST_PAUSE.min(pause * 2);
+            }
+        });
+        // A request does not wait for a log that is away.
+        let _ = timeout(RECORDING_TIME, recording).await;
     }
 
     /// Counts a limit that was reached, for errors that are not sent as an HTTP response. Those are

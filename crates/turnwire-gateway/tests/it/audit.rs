@@ -1,13 +1,22 @@
 //! Who did what is recorded, whatever surface they used.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
 use async_trait::async_trait;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use turnwire_contract::{
     AuditEnd, AuditEntry, AuditLog, AuditQuery, AuditRecord, AuditReport, StoreError,
 };
+use turnwire_engine::MemoryAuditLog;
 use turnwire_gateway::AuditLevel;
-use turnwire_models::Turn;
+use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::world::{Plan, World};
@@ -162,47 +171,63 @@ async fn reading_is_recorded_on_request() {
     world.close().await;
 }
 
-/// A log that cannot be written.
-struct Broken;
+/// A log that cannot be written at first.
+#[derive(Clone, Default)]
+struct Late {
+    log: Arc<MemoryAuditLog>,
+    is_back: Arc<AtomicBool>,
+}
 
 #[async_trait]
-impl AuditLog for Broken {
-    async fn append(&self, _: Vec<AuditRecord>) -> Result<(), StoreError> {
+impl AuditLog for Late {
+    async fn append(&self, records: Vec<AuditRecord>) -> Result<(), StoreError> {
+        if self.is_back.load(Ordering::Relaxed) {
+            return self.log.append(records).await;
+        }
         Err(StoreError::Unavailable("the disk is full".to_owned()))
     }
 
-    async fn list(&self, _: AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
-        Ok(Vec::new())
+    async fn list(&self, query: AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
+        self.log.list(query).await
     }
 
-    async fn verify(&self, _: &[AuditEnd]) -> Result<AuditReport, StoreError> {
-        Ok(AuditReport::default())
+    async fn verify(&self, kept: &[AuditEnd]) -> Result<AuditReport, StoreError> {
+        self.log.verify(kept).await
     }
 }
 
-/// Nothing is done unrecorded: a run is cancelled, and a change is refused.
+/// What cannot be recorded is not done; but a run goes on, and is recorded as soon as that works.
 #[tokio::test]
-async fn what_cannot_be_recorded_is_not_done() {
-    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
-    let plan = Plan::new([Turn::new().call("wait", json!({}))]).tool(waits);
-    let world = with_key(plan).audit(Broken).start().await;
-    let body = json!({ "input": "?", "background": true,
-        "tools": [{ "type": "function", "name": "wait" }] });
-    let (status, answer) = call(&world, Method::POST, "/v1/responses", Some(body.clone())).await;
-    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{answer}");
-    let (_, runs) = call(&world, Method::GET, "/v1/runs", None).await;
-    let path = format!("/v1/runs/{}/events", runs["data"][0]["run_id"].as_str().unwrap());
-    let (_, events) = call(&world, Method::GET, &path, None).await;
-    assert!(events.to_string().contains("cancelled"), "{events}");
+async fn a_log_that_is_away() {
+    let log = Late::default();
+    let model = Scripted::new([Turn::new().text("Hello.")]).repeat_last();
+    let world = with_key(Plan::with_model(model)).audit(log.clone()).start().await;
+    let asked = || Some(json!({ "input": "?" }));
+    let (status, answer) = call(&world, Method::POST, "/v1/responses", asked()).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
     let (status, _) = call(&world, Method::POST, "/v1/conversations", Some(json!({}))).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let path = format!("/v1/responses/{}", answer["id"].as_str().unwrap());
+    let (status, _) = call(&world, Method::DELETE, &path, None).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(call(&world, Method::GET, &path, None).await.0, StatusCode::OK, "it is still there");
+    assert_eq!(recorded(&world).await, []);
+    log.is_back.store(true, Ordering::Relaxed);
+    let run = answer["id"].as_str().unwrap().replace("resp_", "run_");
+    let is_recorded = async {
+        while recorded(&world).await != [("run.started".to_owned(), run.clone())] {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), is_recorded).await.expect("it is recorded");
     world.close().await;
 
     // Without a log nothing depends on it.
-    let plan = with_key(Plan::new([Turn::new().text("Hello.")])).audit(Broken);
+    let plan = with_key(Plan::new([Turn::new().text("Hello.")])).audit(Late::default());
     let world = plan.options(|options| options.audit = AuditLevel::None).start().await;
-    let (status, answer) =
-        call(&world, Method::POST, "/v1/responses", Some(json!({ "input": "?" }))).await;
+    let (status, answer) = call(&world, Method::POST, "/v1/responses", asked()).await;
     assert_eq!(status, StatusCode::OK, "{answer}");
+    let (status, _) = call(&world, Method::POST, "/v1/conversations", Some(json!({}))).await;
+    assert_eq!(status, StatusCode::OK);
     world.close().await;
 }
