@@ -17,6 +17,7 @@ fn provider(base_url: &str) -> Provider {
         tool_calling: ToolCalling::default(),
         custom_tools: CustomTools::AsFunctions,
         unsupported: Vec::new(),
+        price: None,
     }
 }
 
@@ -58,7 +59,7 @@ async fn every_model_of_the_settings_is_served() {
         others: OtherNames::PassedOn(provider("http://small")),
         default_name: Some("small".to_owned()),
         with_tools: ["big".to_owned()].into(),
-        tenants: BTreeMap::new(),
+        tenants: std::collections::BTreeMap::new(),
     };
     settings.instructions = Some("Be brief.".to_owned());
     settings.limits.max_turns = 7;

@@ -109,19 +109,16 @@ impl ProviderKeys {
         kid: Option<&str>,
         algorithm: Algorithm,
     ) -> Result<Arc<DecodingKey>, TokenError> {
-        let found = match self.key(kid) {
-            Some(known) => {
-                // Nobody waits for a provider whose keys are known.
-                if self.is_due() {
-                    let keys = Arc::clone(self);
-                    self.tasks.spawn(async move { keys.refresh().await });
-                }
-                known
+        let found = if let Some(known) = self.key(kid) {
+            // Nobody waits for a provider whose keys are known.
+            if self.is_due() {
+                let keys = Arc::clone(self);
+                self.tasks.spawn(async move { keys.refresh().await });
             }
-            None => {
-                self.refresh().await;
-                self.key(kid).ok_or_else(|| self.why_not())?
-            }
+            known
+        } else {
+            self.refresh().await;
+            self.key(kid).ok_or_else(|| self.why_not())?
         };
         if found.algorithm.is_some_and(|only| only != algorithm) {
             return Err(TokenError::Invalid("its algorithm is not that of the key".to_owned()));

@@ -107,7 +107,13 @@ fn seconds(n: u64) -> Duration {
 }
 
 fn answers() -> Vec<Scenario> {
-    let usage = Usage { input_tokens: 12, cached_tokens: 3, output_tokens: 5, reasoning_tokens: 0 };
+    let usage = Usage {
+        input_tokens: 12,
+        cached_tokens: 3,
+        output_tokens: 5,
+        reasoning_tokens: 0,
+        cost_nanos: None,
+    };
     vec![
         undisturbed(
             "plain_text",

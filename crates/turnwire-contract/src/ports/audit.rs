@@ -178,7 +178,7 @@ fn cut(text: &mut String) {
     if text.len() > MAX_TEXT {
         let n_bytes = text.len();
         text.truncate(text.floor_char_boundary(MAX_TEXT - 40));
-        text.push_str(&format!("… ({n_bytes} bytes)"));
+        *text = format!("{text}… ({n_bytes} bytes)");
     }
 }
 

@@ -351,13 +351,19 @@ async fn usage_is_summed_over_turns() {
         cached_tokens: n + 1,
         output_tokens: n + 2,
         reasoning_tokens: n + 3,
+        cost_nanos: None,
     };
     let turns =
         [calls(&["t"]).usage(usage(100)).usage(usage(1)), Turn::new().text("ok").usage(usage(10))];
     let played = TestBench::new(turns).tool(returns("t", "x")).play().await;
     let Some(Event::RunFinished { usage: total, .. }) = played.events().last() else { panic!() };
-    let expected =
-        Usage { input_tokens: 11, cached_tokens: 13, output_tokens: 15, reasoning_tokens: 17 };
+    let expected = Usage {
+        input_tokens: 11,
+        cached_tokens: 13,
+        output_tokens: 15,
+        reasoning_tokens: 17,
+        cost_nanos: None,
+    };
     assert_eq!(*total, expected);
 }
 

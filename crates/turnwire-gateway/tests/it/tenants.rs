@@ -358,11 +358,11 @@ async fn the_matrix_of_socket_messages() {
 /// The `type` of a message, by its schema.
 fn kind_of(schema: &Value) -> String {
     let parts = schema["allOf"].as_array().into_iter().flatten().chain([schema]);
-    let kinds = parts.filter_map(|part| {
+    let mut kinds = parts.filter_map(|part| {
         let kind = &part["properties"]["type"];
         kind["enum"][0].as_str().or_else(|| kind["const"].as_str()).map(str::to_owned)
     });
-    kinds.last().unwrap_or_else(|| panic!("{schema:#}"))
+    kinds.next_back().unwrap_or_else(|| panic!("{schema:#}"))
 }
 
 /// A2: a model that is for one tenant does not exist for others, on any surface.

@@ -321,6 +321,7 @@ impl UsageBody {
             cached_tokens,
             output_tokens: self.output_tokens.unwrap_or(0),
             reasoning_tokens: 0,
+            cost_nanos: None,
         }
     }
 }

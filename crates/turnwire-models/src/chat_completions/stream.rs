@@ -231,6 +231,7 @@ impl UsageBody {
                 .completion_tokens_details
                 .and_then(|it| it.reasoning_tokens)
                 .unwrap_or(0),
+            cost_nanos: None,
         }
     }
 }

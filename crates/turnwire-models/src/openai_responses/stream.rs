@@ -381,6 +381,7 @@ impl UsageBody {
             cached_tokens: self.input_tokens_details.unwrap_or_default().cached_tokens,
             output_tokens: self.output_tokens,
             reasoning_tokens: self.output_tokens_details.unwrap_or_default().reasoning_tokens,
+            cost_nanos: None,
         }
     }
 }

@@ -190,6 +190,7 @@ impl Turn {
             cached_tokens: 0,
             output_tokens: written + thoughts,
             reasoning_tokens: thoughts,
+            cost_nanos: None,
         }
     }
 }
