@@ -42,6 +42,9 @@ class Usage(TypedDict):
     reasoning_tokens: int
     """Output tokens used for reasoning."""
 
+    cost_nanos: NotRequired[int | None]
+    """Cost in billionths of the operator's currency. Absent if the model has no price."""
+
 
 class Logprob(TypedDict):
     """Log probability of a token."""
@@ -339,7 +342,7 @@ ToolOutcome = Union[
 """Outcome of a call. Only `succeeded` is a success."""
 
 
-IncompleteReason = Literal["max_output_tokens", "max_output_bytes", "max_turns", "max_tool_calls", "time_limit", "repeated_call", "content_filter"]
+IncompleteReason = Literal["max_output_tokens", "max_output_bytes", "max_turns", "max_tool_calls", "max_cost", "time_limit", "repeated_call", "content_filter"]
 """Limit that ended a run."""
 
 

@@ -629,7 +629,7 @@ export interface Image {
 }
 
 /** Limit that ended a run. */
-export type IncompleteReason = "max_output_tokens" | "max_output_bytes" | "max_turns" | "max_tool_calls" | "time_limit" | "repeated_call" | "content_filter";
+export type IncompleteReason = "max_output_tokens" | "max_output_bytes" | "max_turns" | "max_tool_calls" | "max_cost" | "time_limit" | "repeated_call" | "content_filter";
 
 /** How a user responds to a question of a tool. */
 export type InputAction = "accept" | "decline" | "cancel";
@@ -946,6 +946,8 @@ export interface Usage {
   output_tokens: number;
   /** Output tokens used for reasoning. */
   reasoning_tokens: number;
+  /** Cost in billionths of the operator's currency. Absent if the model has no price. */
+  cost_nanos?: number | null;
 }
 
 /** The time a worker executed a run. */
