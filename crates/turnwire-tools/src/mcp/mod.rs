@@ -207,3 +207,7 @@ impl fmt::Debug for McpServers {
         f.debug_struct("McpServers").field("labels", &self.servers.keys()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[path = "mod_tests.rs"]
+mod tests;
