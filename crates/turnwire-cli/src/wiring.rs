@@ -118,6 +118,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         models: models.collect::<Result<_, Problem>>()?,
         model_tenants: settings.models.tenants.clone(),
         any_model,
+        any_model_tenants: settings.models.other_tenants.clone(),
         tools,
         servers,
         library: Some(library.clone()),

@@ -60,6 +60,7 @@ async fn every_model_of_the_settings_is_served() {
         default_name: Some("small".to_owned()),
         with_tools: ["big".to_owned()].into(),
         tenants: std::collections::BTreeMap::new(),
+        other_tenants: None,
     };
     settings.instructions = Some("Be brief.".to_owned());
     settings.limits.max_turns = 7;

@@ -211,6 +211,13 @@ pub enum Decision {
     },
 }
 
+impl Decision {
+    /// The denial of a call that nobody decided about.
+    pub fn unanswered() -> Self {
+        Self::Denied { reason: "no answer was given".to_owned() }
+    }
+}
+
 /// Answer to an approval request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalAnswer {

@@ -73,6 +73,8 @@ pub struct EngineParts {
     pub model_tenants: BTreeMap<String, BTreeSet<TenantId>>,
     /// The model for all other names. `None` rejects other names.
     pub any_model: Option<Arc<dyn Model>>,
+    /// Tenants that may use `any_model`; all if not set.
+    pub any_model_tenants: Option<BTreeSet<TenantId>>,
     /// Tools of this process.
     pub tools: Toolbox,
     /// Servers that provide tools by discovery.
@@ -107,6 +109,7 @@ impl Default for EngineParts {
             models: BTreeMap::new(),
             model_tenants: BTreeMap::new(),
             any_model: None,
+            any_model_tenants: None,
             tools: Toolbox::default(),
             servers: Arc::new(NoToolServers),
             library: None,
@@ -201,8 +204,15 @@ impl Runs {
         self.may_use_model(tenant, name) && self.model(name).is_ok()
     }
 
-    pub(crate) fn may_use_model(&self, tenant: &TenantId, name: &str) -> bool {
-        self.0.parts.model_tenants.get(name).is_none_or(|tenants| tenants.contains(tenant))
+    /// Returns whether a tenant may use the model with this name, if there is one.
+    pub fn may_use_model(&self, tenant: &TenantId, name: &str) -> bool {
+        let parts = &self.0.parts;
+        let tenants = if parts.models.contains_key(name) {
+            parts.model_tenants.get(name)
+        } else {
+            parts.any_model_tenants.as_ref()
+        };
+        tenants.is_none_or(|tenants| tenants.contains(tenant))
     }
 
     /// Returns the current time of the engine's clock.
@@ -464,8 +474,8 @@ impl RunHandle {
     }
 
     /// Returns what was asked for, as it is recorded. `None` if the run existed before.
-    pub fn request(&self) -> Option<&RunRequest> {
-        self.request.as_deref()
+    pub fn request(&self) -> Option<&Arc<RunRequest>> {
+        self.request.as_ref()
     }
 
     /// Returns whether the same request had already started the run.

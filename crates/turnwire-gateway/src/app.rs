@@ -200,7 +200,7 @@ impl App {
     /// a default model its model has no name, and it is refused unless the handler names one.
     pub(crate) fn chat_request(&self, caller: &Caller) -> RunRequest {
         let options = self.options();
-        let model = options.default_model.as_deref().unwrap_or_default();
+        let model = self.default_model(caller.tenant()).unwrap_or_default();
         let mut request = RunRequest::new(model, Vec::new());
         request.tenant = caller.tenant().clone();
         request.instructions.clone_from(&options.instructions);
@@ -209,6 +209,12 @@ impl App {
         request.tools = self.own_tools();
         request.servers = self.own_servers(caller);
         request
+    }
+
+    /// The model of requests of a tenant that name none.
+    pub(crate) fn default_model(&self, tenant: &TenantId) -> Option<&str> {
+        let default = self.options().default_model.as_deref();
+        default.filter(|name| self.runs().may_use_model(tenant, name))
     }
 
     /// The error for a request that names no model, if there is no default one.

@@ -11,8 +11,8 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use turnwire_contract::{
-    AuditAction, AuditEntry, AuditQuery, AuditRecord, CallId, RunId, RunRequest, Share, StoreError,
-    TenantId,
+    AuditAction, AuditEntry, AuditQuery, AuditRecord, CallId, Decision, RunId, RunRequest, Share,
+    StoreError, TenantId,
 };
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -96,50 +96,44 @@ impl App {
         caller: &Caller,
         deed: Deed<'_>,
     ) -> Result<(), ApiError> {
-        self.audit_all(tenant, caller, vec![deed]).await
-    }
-
-    async fn audit_all(
-        &self,
-        tenant: &TenantId,
-        caller: &Caller,
-        deeds: Vec<Deed<'_>>,
-    ) -> Result<(), ApiError> {
         if self.options().audit == AuditLevel::None {
             return Ok(());
         }
-        let at = self.runs().now();
-        let records = deeds.into_iter().map(|deed| AuditRecord {
-            at,
+        let record = self.record(tenant, caller, deed);
+        Ok(self.runs().audit().append(vec![record]).await?)
+    }
+
+    fn record(&self, tenant: &TenantId, caller: &Caller, deed: Deed<'_>) -> AuditRecord {
+        AuditRecord {
+            at: self.runs().now(),
             tenant: tenant.clone(),
             actor: caller.actor().cloned(),
             action: deed.action,
             object: deed.object.to_owned(),
             detail: deed.detail,
             content: deed.content,
-        });
-        Ok(self.runs().audit().append(records.collect()).await?)
+        }
     }
 
-    /// Records a run that was started, and the answers to approval requests that its request
-    /// brought.
-    pub(crate) async fn audit_run(
+    /// What is to be recorded of a run that was started: the run, and the answers to approval
+    /// requests that its request brought.
+    pub(crate) fn records_of_run(
         &self,
         caller: &Caller,
         run_id: &RunId,
         request: &RunRequest,
-    ) -> Result<(), ApiError> {
+    ) -> Vec<AuditRecord> {
         // A large request is not hashed in vain.
         if self.options().audit == AuditLevel::None {
-            return Ok(());
+            return Vec::new();
         }
         let started = Deed::new(AuditAction::RunStarted, run_id.as_str()).content(request);
         let answers = request.first_calls.iter().filter_map(|call| {
-            let action = AuditAction::of(call.decision.as_ref()?);
-            Some(Deed::of_call(action, run_id, &call.call_id).content(call))
+            let given = call.decision.as_ref().filter(|it| **it != Decision::unanswered())?;
+            Some(Deed::of_call(AuditAction::of(given), run_id, &call.call_id).content(call))
         });
-        let deeds = answers.chain([started]).collect();
-        self.audit_all(caller.tenant(), caller, deeds).await
+        let deeds = answers.chain([started]);
+        deeds.map(|deed| self.record(caller.tenant(), caller, deed)).collect()
     }
 
     /// Records that somebody reads a run by a share link. The link itself is a secret.

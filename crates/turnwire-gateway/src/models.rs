@@ -46,9 +46,8 @@ fn model(id: &str) -> Model {
 )]
 async fn list(State(app): State<App>, caller: Caller) -> Json<Models> {
     let mut names: Vec<&str> = app.runs().model_names(caller.tenant()).collect();
-    if let Some(default) = app.options().default_model.as_deref()
+    if let Some(default) = app.default_model(caller.tenant())
         && !names.contains(&default)
-        && app.runs().knows_model(caller.tenant(), default)
     {
         names.insert(0, default);
     }

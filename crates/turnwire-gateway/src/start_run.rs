@@ -6,14 +6,12 @@ use std::{sync::Arc, time::Duration};
 use axum::http::StatusCode;
 use tokio::{task::JoinHandle, time::timeout};
 use tracing::{error, warn};
-use turnwire_contract::{RequestKey, RunRequest, TenantId};
+use turnwire_contract::{
+    AuditAction, AuditLog, AuditQuery, RequestKey, RunId, RunRequest, TenantId,
+};
 use turnwire_engine::{RunHandle, StartError, StartOptions};
 
-use crate::{
-    api_error::ApiError,
-    app::{App, AuditLevel},
-    auth::Caller,
-};
+use crate::{api_error::ApiError, app::App, auth::Caller};
 
 /// How long a request waits for its entry in the audit log.
 const RECORDING_TIME: Duration = Duration::from_millis(500);
@@ -80,19 +78,25 @@ impl App {
     /// Records a run that is being executed: its model may be asked meanwhile. If the log cannot be
     /// written, it is tried until it can; the run goes on, because its journal says who asked, too.
     async fn record_run(&self, caller: &Caller, handle: &RunHandle) {
-        if handle.request().is_none() || self.options().audit == AuditLevel::None {
+        let Some(request) = handle.request() else { return };
+        let records = self.records_of_run(caller, handle.id(), request);
+        if records.is_empty() {
             return;
         }
-        let (app, caller, handle) = (self.clone(), caller.clone(), handle.clone());
+        let (app, run_id) = (self.clone(), handle.id().clone());
         let recording = self.tasks().spawn(async move {
+            let log = app.runs().audit();
             let mut pause = FIRST_PAUSE;
-            while let Some(request) = handle.request() {
-                let Err(error) = app.audit_run(&caller, handle.id(), request).await else { return };
-                warn!(run_id = %handle.id(), code = error.code, "run not yet in the audit log");
+            while let Err(error) = log.append(records.clone()).await {
+                warn!(%run_id, %error, "run not yet in the audit log");
                 if timeout(pause, app.closing().cancelled()).await.is_ok() {
                     return;
                 }
                 pause = LONGEST_PAUSE.min(pause * 2);
+                // It may have been written, and only the answer was lost.
+                if is_recorded(&**log, &run_id).await {
+                    return;
+                }
             }
         });
         // A request does not wait for a log that is away.
@@ -127,6 +131,16 @@ impl App {
         self.metrics().refused_while_closing();
         Err(StartError::ShuttingDown)
     }
+}
+
+async fn is_recorded(log: &dyn AuditLog, run_id: &RunId) -> bool {
+    let query = AuditQuery {
+        action: Some(AuditAction::RunStarted),
+        object: Some(run_id.as_str().to_owned()),
+        limit: 1,
+        ..AuditQuery::default()
+    };
+    log.list(query).await.is_ok_and(|found| !found.is_empty())
 }
 
 pub(crate) async fn outcome_of<T>(task: JoinHandle<Result<T, ApiError>>) -> Result<T, ApiError> {

@@ -6,15 +6,14 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use turnwire_contract::{Capabilities, Model, ModelError, ModelPart, ModelStream, Prompt, Usage};
 
-/// Prices of a model per token, in billionths of the operator's currency. A price per million
-/// tokens, times a thousand.
+/// Prices of a model per million tokens, in billionths of the operator's currency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
-    /// Of an input token.
+    /// Of input tokens.
     pub input: u64,
-    /// Of an input token that the provider had in its cache.
+    /// Of input tokens that the provider had in its cache.
     pub cached_input: u64,
-    /// Of an output token.
+    /// Of output tokens.
     pub output: u64,
 }
 
@@ -25,9 +24,8 @@ impl Price {
         let input = usage.input_tokens - cached;
         let parts =
             [(input, self.input), (cached, self.cached_input), (usage.output_tokens, self.output)];
-        parts.iter().fold(0, |cost: u64, (n_tokens, price)| {
-            cost.saturating_add(n_tokens.saturating_mul(*price))
-        })
+        let cost: u128 = parts.iter().map(|(n, price)| u128::from(*n) * u128::from(*price)).sum();
+        u64::try_from(cost / 1_000_000).unwrap_or(u64::MAX)
     }
 }
 
@@ -83,7 +81,7 @@ mod tests {
     /// Tokens of the cache are part of the input, and have their own price.
     #[test]
     fn cached_tokens_are_not_paid_twice() {
-        let price = Price { input: 150, cached_input: 75, output: 600 };
+        let price = Price { input: 150_000_000, cached_input: 75_000_000, output: 600_000_000 };
         let usage = Usage {
             input_tokens: 1_000,
             cached_tokens: 400,
@@ -96,5 +94,8 @@ mod tests {
         assert_eq!(price.of(&wrong), 1_000 * 75 + 100 * 600, "more than there is, is all there is");
         let huge = Usage { input_tokens: u64::MAX, ..usage };
         assert_eq!(price.of(&huge), u64::MAX);
+        // Less than a billionth per token.
+        let cheap = Price { input: 37_500, cached_input: 37_500, output: 0 };
+        assert_eq!(cheap.of(&Usage { output_tokens: 0, ..usage }), 37);
     }
 }

@@ -16,7 +16,7 @@ use jsonwebtoken::{
 use reqwest::{Client, StatusCode, redirect::Policy};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use turnwire_contract::TokenError;
@@ -112,12 +112,13 @@ impl ProviderKeys {
         let found = if let Some(known) = self.key(kid) {
             // Nobody waits for a provider whose keys are known.
             if self.is_due() {
-                let keys = Arc::clone(self);
-                self.tasks.spawn(async move { keys.refresh().await });
+                self.refresh_in_background();
             }
             known
         } else {
-            self.refresh().await;
+            // It goes on without us: somebody may send tokens and leave, to keep others from the
+            // keys. If it panics, there is no key.
+            let _ = self.refresh_in_background().await;
             self.key(kid).ok_or_else(|| self.why_not())?
         };
         if found.algorithm.is_some_and(|only| only != algorithm) {
@@ -147,16 +148,16 @@ impl ProviderKeys {
         known.fetched.is_none_or(|at| at.elapsed() >= FETCH_AFTER) && !known.was_just_asked()
     }
 
+    fn refresh_in_background(self: &Arc<Self>) -> JoinHandle<()> {
+        let keys = Arc::clone(self);
+        self.tasks.spawn(async move { keys.refresh().await })
+    }
+
     /// Fetches the keys, unless somebody did just now.
     async fn refresh(&self) {
         let _one_at_a_time = self.fetching.lock().await;
-        {
-            let mut known = self.known();
-            if known.was_just_asked() {
-                return;
-            }
-            // Before it is asked: whoever asks may be dropped, and then nobody asks for a while.
-            known.asked = Some((Instant::now(), Some("it did not answer yet".to_owned())));
+        if self.known().was_just_asked() {
+            return;
         }
         let fetched = self.fetch().await;
         let now = Instant::now();

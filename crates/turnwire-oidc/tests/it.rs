@@ -143,13 +143,17 @@ async fn a_key_that_was_taken_back_ends() {
     tokio::time::advance(Duration::from_secs(301)).await;
     tokio::time::resume();
     oidc.verify(&token).await.unwrap();
-    while oidc.verify(&token).await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    let until_refused = async {
+        while oidc.verify(&token).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), until_refused).await.unwrap();
     assert_eq!(why(&oidc, &token).await, "it is signed with an unknown key");
 }
 
-/// A request that is dropped while the provider is asked does not let the next one ask again.
+/// Requests that are dropped while the provider is asked neither ask again nor keep others from
+/// its keys.
 #[tokio::test]
 async fn dropped_requests_do_not_reach_the_provider() {
     let provider = IdentityProvider::start().await;
@@ -161,10 +165,8 @@ async fn dropped_requests_do_not_reach_the_provider() {
         // Polled once, and dropped.
         let _ = futures::poll!(&mut asking);
     }
-    let token = provider.sign(&claims(&provider, json!({})));
-    let error = oidc.verify(&token).await.unwrap_err();
-    assert!(matches!(error, TokenError::Unavailable(_)), "{error:?}");
-    assert_eq!(provider.n_asked(), 0);
+    oidc.verify(&provider.sign(&claims(&provider, json!({})))).await.unwrap();
+    assert_eq!(provider.n_asked(), 1, "the first one goes on, and all others get its keys");
 }
 
 /// Whatever tokens come, the provider is asked once per pause.

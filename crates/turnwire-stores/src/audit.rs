@@ -30,8 +30,8 @@ use crate::{
 const PAGE: i64 = 1_000;
 /// Number of entries deleted in one transaction.
 const DELETED_AT_ONCE: i64 = 5_000;
-/// How often a chain is read that seems changed: its oldest entries may be deleted meanwhile.
-const MAX_LOOKS: u32 = 3;
+/// How often a chain is read that seems changed while its oldest entries are deleted.
+const MAX_LOOKS: u32 = 1_000;
 
 #[async_trait]
 impl AuditLog for Store {
@@ -98,8 +98,8 @@ impl AuditLog for Store {
             known.insert(chain.to_owned());
             let mut looks = 1;
             let checked = loop {
-                let checked = check_chain(database, chain, kept).await?;
-                if checked.faults.is_empty() || looks == MAX_LOOKS {
+                let (checked, was_cut) = check_chain(database, chain, kept).await?;
+                if checked.faults.is_empty() || !was_cut || looks == MAX_LOOKS {
                     break checked;
                 }
                 looks += 1;
@@ -116,7 +116,7 @@ impl AuditLog for Store {
             let Some(chain) = next.optional_text(0)? else { break };
             chain.clone_into(&mut last);
             // One that began meanwhile has its row.
-            if !known.contains(chain) && ends_of(database, chain).await?.is_none() {
+            if !known.contains(chain) && row_of(database, chain).await?.is_none() {
                 report.n_chains += 1;
                 report.faults.push(fault(chain, 1, "where its chain begins and ends was deleted"));
             }
@@ -182,9 +182,10 @@ impl Store {
         let appended = self.write_entries(&mut next, records).await;
         *end = match &appended {
             Ok(()) => Some(next),
-            // It is unknown what the last entry is, so another chain begins.
-            Err(error) if error.is_transient() => None,
-            Err(_) => before,
+            Err(DatabaseError::InvalidValue(_) | DatabaseError::Failed(_)) => before,
+            // It is unknown what the last entry is, or somebody put another one there: a new chain
+            // begins.
+            Err(_) => None,
         };
         appended
     }
@@ -293,19 +294,19 @@ impl Store {
     }
 }
 
-/// Where a chain begins and ends.
-struct ChainEnds {
+/// Where a chain begins and ends, as stored.
+struct ChainRow {
     first_seq: i64,
     start: String,
     last_seq: i64,
     hash: String,
 }
 
-async fn ends_of(database: &dyn Database, chain: &str) -> Result<Option<ChainEnds>, DatabaseError> {
+async fn row_of(database: &dyn Database, chain: &str) -> Result<Option<ChainRow>, DatabaseError> {
     let sql = "select first_seq, start, last_seq, hash from audit_chains where chain = $1";
     let found = database.query(sql, &[Value::Text(chain)]).await?;
     let ends = |row: &Row| {
-        Ok(ChainEnds {
+        Ok(ChainRow {
             first_seq: row.integer(0)?,
             start: row.text(1)?.to_owned(),
             last_seq: row.integer(2)?,
@@ -316,16 +317,17 @@ async fn ends_of(database: &dyn Database, chain: &str) -> Result<Option<ChainEnd
 }
 
 /// Follows one chain from its beginning to its end. Its process may append to it meanwhile: what
-/// comes after the end that was read is not looked at, only that there is a later end.
+/// comes after the end that was read is not looked at, only that there is a later end. Also returns
+/// whether its oldest entries were deleted meanwhile.
 async fn check_chain(
     database: &dyn Database,
     chain: &str,
     kept: &[AuditEnd],
-) -> Result<AuditReport, DatabaseError> {
+) -> Result<(AuditReport, bool), DatabaseError> {
     let mut report = AuditReport { n_chains: 1, ..AuditReport::default() };
-    let Some(ends) = ends_of(database, chain).await? else {
+    let Some(ends) = row_of(database, chain).await? else {
         report.faults.push(fault(chain, 0, "where its chain begins and ends was deleted"));
-        return Ok(report);
+        return Ok((report, false));
     };
     let (mut seq, mut hash) = (ends.first_seq - 1, ends.start);
     if seq == 0 && hash != first_hash(chain) {
@@ -383,14 +385,15 @@ async fn check_chain(
     let sql = "select max(seq) from audit_entries where chain = $1";
     let found = database.query(sql, &[Value::Text(chain)]).await?;
     let last = found.first().map(|row| row.optional_integer(0)).transpose()?.flatten();
-    let end = ends_of(database, chain).await?.map(|ends| ends.last_seq);
-    if last > end {
+    let later = row_of(database, chain).await?;
+    let was_cut = later.as_ref().is_some_and(|later| later.first_seq != ends.first_seq);
+    if last > later.map(|later| later.last_seq) {
         let what = "entries were added after the end of the chain";
         report.faults.push(fault(chain, ends.last_seq + 1, what));
     }
     let seq = u64::try_from(ends.last_seq).unwrap_or_default();
     report.ends.push(AuditEnd { chain: chain.to_owned(), seq, hash: ends.hash });
-    Ok(report)
+    Ok((report, was_cut))
 }
 
 /// Whether the columns for queries say what the record says, whatever version wrote it.

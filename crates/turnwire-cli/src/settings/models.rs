@@ -122,6 +122,8 @@ pub(crate) struct ServedModels {
     pub(crate) with_tools: HashSet<String>,
     /// Tenants that may use a model; all may use one that is not in it.
     pub(crate) tenants: BTreeMap<String, BTreeSet<TenantId>>,
+    /// Tenants whose requests for other names are passed on; all if not set.
+    pub(crate) other_tenants: Option<BTreeSet<TenantId>>,
 }
 
 /// Handling of requests for models that are not configured.
@@ -142,7 +144,7 @@ impl ServedModels {
         let others = OtherNames::AnsweredBy(SCRIPTED.to_owned());
         let with_tools = HashSet::from([SCRIPTED.to_owned()]);
         let (default_name, tenants) = (Some(SCRIPTED.to_owned()), BTreeMap::new());
-        Self { named, others, default_name, with_tools, tenants }
+        Self { named, others, default_name, with_tools, tenants, other_tenants: None }
     }
 
     /// Returns the speed of the demo, if it is served.
@@ -183,19 +185,27 @@ impl ServedModels {
             }
             (None, _) => OtherNames::Refused,
         };
+        let mut tenants: BTreeMap<_, _> = models
+            .iter()
+            .filter_map(|(name, model)| Some((name.clone(), model.tenants.clone()?)))
+            .collect();
+        let of_chosen = chosen.and_then(|model| model.tenants.clone());
         let default_name = default.as_ref().map(|(_, name)| name.clone());
         if let Some((provider, name)) = default
             && !passes_names_on
+            && !named.contains_key(&name)
         {
             // A name for the default provider counts as a configured name.
-            named.entry(name).or_insert(ModelSettings::Provider(provider));
+            tenants.extend(of_chosen.clone().map(|of_chosen| (name.clone(), of_chosen)));
+            named.insert(name, ModelSettings::Provider(provider));
         }
+        let other_tenants = match fallback {
+            Some(name) => tenants.get(name).cloned(),
+            None => of_chosen,
+        };
         let with_tools = models.iter().filter(|(_, model)| model.brings_tools);
         let with_tools = with_tools.map(|(name, _)| name.clone()).collect();
-        let tenants = models.iter().filter_map(|(name, model)| {
-            model.tenants.clone().map(|tenants| (name.clone(), tenants))
-        });
-        Ok(Self { named, others, default_name, with_tools, tenants: tenants.collect() })
+        Ok(Self { named, others, default_name, with_tools, tenants, other_tenants })
     }
 }
 
@@ -289,7 +299,7 @@ impl RawPrice {
                     if per_million == 0.0 {
                         return Some(0);
                     }
-                    nanos(&path, per_million / 1e6, mistakes)
+                    nanos(&path, per_million, mistakes)
                 },
             );
         Some(Price { input: input?, cached_input: cached_input?, output: output? })

@@ -1,12 +1,15 @@
 //! Settings of `serve` from the file, the environment and the flags.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
+
+use turnwire_contract::TenantId;
+use turnwire_models::Price;
 
 use super::*;
 use crate::settings::{
-    OtherNames,
+    ModelSettings, OtherNames,
     models::Demo,
-    testing::{check_problem, demo_settings, file},
+    testing::{check_mistakes, check_problem, demo_settings, file},
 };
 
 const SERVER: &str = "[server]\nlisten = \"127.0.0.1:1\"\n";
@@ -283,4 +286,43 @@ fn the_example_is_without_mistakes() {
     assert_eq!(served.auth.api_keys, ["something"]);
     assert!(served.web_search.is_some());
     assert_eq!(served.functions.len(), 1);
+}
+
+/// A2: a model for some tenants is for them alone, by whatever name it is reached.
+#[test]
+fn tenants_of_a_model_hold_for_every_name() {
+    let text = "[models.default]\nkind = \"chat_completions\"\nbase_url = \"http://m/v1\"\n\
+                tenants = [\"acme\"]\nprice = { input = 0.15, output = 0.6 }\n";
+    let acme = Some(BTreeSet::from([TenantId::from("acme")]));
+    let models = settings(text, &[], None).unwrap().models;
+    assert_eq!(models.tenants.get("default"), acme.as_ref());
+    assert_eq!(models.other_tenants, acme, "names that are passed on");
+    let price = Price { input: 150_000_000, cached_input: 150_000_000, output: 600_000_000 };
+    let ModelSettings::Provider(provider) = &models.named["default"] else { panic!() };
+    assert_eq!(provider.price, Some(price));
+    let named = format!("{text}model = \"m\"\n");
+    let models = settings(&named, &[], Some("other")).unwrap().models;
+    assert_eq!(models.tenants.get("other"), acme.as_ref(), "a name for the default provider");
+    let two =
+        format!("{text}[models.open]\nkind = \"chat_completions\"\nbase_url = \"http://o/v1\"\n");
+    let fallback = format!("{two}[server]\nfallback_model = \"open\"\n");
+    assert_eq!(settings(&fallback, &[], None).unwrap().models.other_tenants, None);
+    let fallback = format!("{two}[server]\nfallback_model = \"default\"\n");
+    assert_eq!(settings(&fallback, &[], None).unwrap().models.other_tenants, acme);
+}
+
+#[test]
+fn wrong_tenants_and_prices_are_told() {
+    check_mistakes(
+        "[models.a]\nkind = \"chat_completions\"\nbase_url = \"http://m/v1\"\ntenants = []\n\
+         price = { input = -1, output = 1 }\n[mcp_servers.b]\nurl = \"http://s/mcp\"\n\
+         tenants = [\"\"]\n",
+        &[],
+        &[
+            "models.a.tenants: nobody may use it; leave it out for all",
+            "models.a.price.input: `-1` is not an amount; it should look like 0.50",
+            "models.a.price.cached_input: `-1` is not an amount; it should look like 0.50",
+            "mcp_servers.b.tenants: `` must have 1 to 200 bytes and no control characters",
+        ],
+    );
 }

@@ -85,6 +85,9 @@ impl FromRequestParts<App> for SharedReader {
         let share = shares::check(app, &token).await?;
         let caller =
             Caller::admit(parts, app, Arc::new(Identity::of_reader(share.tenant.clone())))?;
+        if let Some(known) = parts.extensions.get::<KnownCaller>() {
+            known.note(&share.tenant, None);
+        }
         app.audit_share(&caller, &share).await?;
         Ok(Self { caller, share })
     }

@@ -134,13 +134,14 @@ pub(crate) fn model_for(
     caller: &Caller,
     asked: Option<&str>,
 ) -> Result<String, ApiError> {
-    let (options, tenant) = (app.options(), caller.tenant());
-    let name = asked.or(options.default_model.as_deref());
+    let tenant = caller.tenant();
+    let name = asked.or_else(|| app.default_model(tenant));
     let name = name.ok_or_else(|| app.no_model_named(tenant))?;
     if app.runs().knows_model(tenant, name) {
         return Ok(name.to_owned());
     }
-    let fallback = options.fallback_model.clone();
+    let fallback = app.options().fallback_model.clone();
+    let fallback = fallback.filter(|name| app.runs().may_use_model(tenant, name));
     fallback.ok_or_else(|| StartError::UnknownModel(name.to_owned()).into())
 }
 

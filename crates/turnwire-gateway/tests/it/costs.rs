@@ -11,7 +11,11 @@ use turnwire_testkit::{Behaviour, FakeTool};
 use crate::world::{Plan, World, data_of};
 
 /// A hundredth of a unit per input token, a tenth per output token.
-const PRICE: Price = Price { input: 10_000_000, cached_input: 5_000_000, output: 100_000_000 };
+const PRICE: Price = Price {
+    input: 10_000_000_000_000,
+    cached_input: 5_000_000_000_000,
+    output: 100_000_000_000_000,
+};
 
 fn turn(turn: Turn) -> Turn {
     let usage = Usage { input_tokens: 10, cached_tokens: 4, output_tokens: 2, ..Usage::default() };

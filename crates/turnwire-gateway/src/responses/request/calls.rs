@@ -128,8 +128,7 @@ pub fn take_first_calls(
         call.decision = Some(decision);
     }
     for call in &mut calls {
-        let reason = "no answer was given".to_owned();
-        call.decision.get_or_insert(Decision::Denied { reason });
+        call.decision.get_or_insert_with(Decision::unanswered);
     }
     let waits = |item: &Item| {
         matches!(item, Item::Call { call_id, .. }
