@@ -290,13 +290,13 @@ fn turns_of(n_tools: u64, dice: &mut Dice) -> [Turn; 2] {
 
 /// Notices when the machine stops for a moment, which is not our lateness: a thread that sleeps
 /// for a millisecond at a time, and remembers its longest night.
-struct Sleeper {
+pub(crate) struct Sleeper {
     longest: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
 }
 
 impl Sleeper {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let sleeper = Self { longest: Arc::default(), is_over: Arc::default() };
         let (longest, is_over) = (sleeper.longest.clone(), sleeper.is_over.clone());
         std::thread::spawn(move || {
@@ -311,7 +311,7 @@ impl Sleeper {
     }
 
     /// The longest night since the last time somebody asked.
-    fn longest(&self) -> Duration {
+    pub(crate) fn longest(&self) -> Duration {
         Duration::from_micros(self.longest.swap(0, Ordering::Relaxed))
     }
 }
