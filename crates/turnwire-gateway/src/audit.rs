@@ -7,7 +7,7 @@
 
 use axum::{
     extract::{MatchedPath, State},
-    http::{Method, request::Parts},
+    http::request::Parts,
 };
 use serde::{Deserialize, Serialize};
 use turnwire_contract::{
@@ -21,7 +21,7 @@ use crate::{
     admin::Admin,
     api_error::ApiError,
     app::{App, AuditLevel},
-    auth::Caller,
+    auth::{Caller, scopes},
     fingerprint::fingerprint,
     json::Json,
     query::QueryParams,
@@ -150,8 +150,7 @@ impl App {
     pub(crate) async fn audit_route(&self, caller: &Caller, parts: &Parts) -> Result<(), ApiError> {
         let Some(route) = parts.extensions.get::<MatchedPath>() else { return Ok(()) };
         // A search is a POST that changes nothing.
-        let is_read = matches!(parts.method, Method::GET | Method::HEAD)
-            || route.as_str().ends_with("/search");
+        let is_read = scopes::reads(&parts.method) || route.as_str().ends_with("/search");
         let wanted = if is_read { AuditLevel::Reads } else { AuditLevel::Changes };
         let says_it = is_read || BY_ROUTE.iter().any(|root| route.as_str().starts_with(root));
         if self.options().audit < wanted || !says_it {

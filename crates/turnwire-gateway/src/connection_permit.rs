@@ -14,7 +14,6 @@ use axum::{
     http::request::Parts,
     response::Response,
 };
-
 use tokio::time::sleep;
 
 use crate::{

@@ -14,8 +14,6 @@ use bytes::Bytes;
 use flate2::read::GzDecoder;
 use rust_embed::EmbeddedFile;
 
-use crate::fingerprint::hex;
-
 /// How a folder of files is served.
 pub(crate) struct Folder {
     /// What the pages may do, as a content security policy.
@@ -87,7 +85,7 @@ impl Folder {
 
 fn tag_of(file: &EmbeddedFile) -> HeaderValue {
     let hash = file.metadata.sha256_hash();
-    let tag = format!("\"{}\"", hex(hash.get(..16).unwrap_or(&hash)));
+    let tag = format!("\"{}\"", hex::encode(hash.get(..16).unwrap_or(&hash)));
     HeaderValue::try_from(tag).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 

@@ -1,7 +1,5 @@
 //! Hashes of what clients send: fingerprints of requests, and IDs that follow from theirs.
 
-use std::fmt::Write;
-
 use sha2::{Digest, Sha256};
 use turnwire_contract::{ConversationId, TenantId};
 
@@ -14,7 +12,7 @@ pub(crate) fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Stri
     for part in parts {
         hash.update(part);
     }
-    hex(&hash.finalize())
+    hex::encode(hash.finalize())
 }
 
 /// The conversation for the name that a client of a protocol gave it. The same name is the same
@@ -23,16 +21,7 @@ pub(crate) fn conversation_id(protocol: &str, tenant: &TenantId, name: &str) -> 
     // A line break separates the parts; neither a protocol nor a tenant has one.
     let hash = Sha256::digest(format!("{protocol}\n{tenant}\n{name}"));
     let (id, _) = hash.split_at(ID_BYTES);
-    ConversationId::new(format!("conv_{}", hex(id)))
-}
-
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    ConversationId::new(format!("conv_{}", hex::encode(id)))
 }
 
 #[cfg(test)]

@@ -18,9 +18,9 @@ const AT_ONCE: usize = 50;
 const KEYS_AT_ONCE: usize = 1_000;
 
 impl Store {
-    /// Deletes runs finished before the retention period, unused conversations past theirs, and
-    /// expired idempotency keys. Entries in conversations stay. Returns the number of deleted runs.
-    /// Several workers may do this concurrently.
+    /// Deletes runs finished before the retention period, unused conversations and entries of the
+    /// audit log past theirs, and expired idempotency keys. Entries in conversations stay. Returns
+    /// the number of deleted runs. Several workers may do this concurrently.
     pub async fn forget_old_runs(&self) -> Result<u64, StoreError> {
         let n_forgotten = self.forget_runs_and_what_belongs_to_them().await?;
         // Last, because it may be the largest.

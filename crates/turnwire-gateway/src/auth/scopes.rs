@@ -8,7 +8,7 @@ use axum::http::Method;
 use turnwire_contract::Scope;
 
 /// Whether a route only reads.
-fn reads(method: &Method) -> bool {
+pub(crate) fn reads(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
