@@ -39,7 +39,7 @@ impl ApiKeys for Store {
         );
         let values = [
             Value::Text(key_id),
-            Value::Text(new.tenant.as_str()),
+            Value::Tenant(&new.tenant),
             Value::Integer(new.created_at.as_micros()),
             Value::Integer(until.as_micros()),
             Value::Text(&new.key_id),
@@ -69,9 +69,7 @@ impl ApiKeys for Store {
              where id = $1 and tenant = coalesce($2, tenant) returning {COLUMNS}",
             now = self.0.database.dialect().library.now
         );
-        let tenant = tenant.map(TenantId::as_str);
-        let values =
-            [Value::Text(key_id), Value::OptionalText(tenant), Value::Integer(now.as_micros())];
+        let values = [Value::Text(key_id), of_tenant(tenant), Value::Integer(now.as_micros())];
         match self.0.database.query(&sql, &values).await {
             // An id that cannot be stored cannot exist.
             Err(DatabaseError::InvalidValue(_)) => Ok(None),
@@ -84,8 +82,7 @@ impl ApiKeys for Store {
             "select {COLUMNS} from api_keys where tenant = coalesce($1, tenant)
              order by created_at, id"
         );
-        let tenant = tenant.map(TenantId::as_str);
-        let found = self.0.database.query(&sql, &[Value::OptionalText(tenant)]).await?;
+        let found = self.0.database.query(&sql, &[of_tenant(tenant)]).await?;
         Ok(found.iter().map(api_key).collect::<Result<_, _>>()?)
     }
 
@@ -135,6 +132,11 @@ impl Store {
     }
 }
 
+/// The keys of one tenant, or of all.
+fn of_tenant(tenant: Option<&TenantId>) -> Value<'_> {
+    tenant.map_or(Value::OptionalText(None), Value::Tenant)
+}
+
 fn too_many() -> StoreError {
     StoreError::Rejected(format!("{MAX_API_KEYS} keys exist"))
 }
@@ -147,7 +149,7 @@ fn values_of<'a>(key: &'a ApiKey, scopes: &'a str) -> [Value<'a>; 12] {
     let time = |at: Option<Timestamp>| Value::OptionalInteger(at.map(Timestamp::as_micros));
     [
         Value::Text(&key.key_id),
-        Value::Text(key.tenant.as_str()),
+        Value::Tenant(&key.tenant),
         Value::OptionalText(key.project.as_deref()),
         Value::Text(&key.name),
         Value::Text(&key.prefix),

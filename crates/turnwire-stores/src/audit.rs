@@ -14,8 +14,8 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 use turnwire_contract::{
-    AuditAction, AuditEnd, AuditEntry, AuditFault, AuditLog, AuditQuery, AuditRecord, AuditReport,
-    StoreError, TenantId, Timestamp,
+    AuditEnd, AuditEntry, AuditFault, AuditLog, AuditQuery, AuditRecord, AuditReport, StoreError,
+    Timestamp,
 };
 
 use crate::{
@@ -52,13 +52,13 @@ impl AuditLog for Store {
         let mut values = vec![Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX))];
         let mut conditions = Vec::new();
         let filters = [
-            ("tenant", tenant.as_ref().map(TenantId::as_str)),
-            ("action", action.map(AuditAction::as_str)),
-            ("object", object.as_deref()),
+            ("tenant", tenant.as_ref().map(Value::Tenant)),
+            ("action", action.map(|action| Value::Text(action.as_str()))),
+            ("object", object.as_deref().map(Value::Text)),
         ];
         for (column, wanted) in filters {
             if let Some(wanted) = wanted {
-                values.push(Value::Text(wanted));
+                values.push(wanted);
                 conditions.push(format!("e.{column} = ${}", values.len()));
             }
         }

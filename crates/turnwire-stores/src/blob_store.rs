@@ -22,7 +22,7 @@ impl BlobStore for Store {
         let sql = "insert into blobs (tenant, id, run_id, body) values ($1, $2, $3, $4)
                    on conflict (tenant, id) do update set body = excluded.body";
         let values = [
-            Value::Text(tenant.as_str()),
+            Value::Tenant(tenant),
             Value::Text(id.as_str()),
             Value::Text(run_id.as_str()),
             Value::Bytes(text.as_bytes()),
@@ -36,7 +36,7 @@ impl BlobStore for Store {
 
     async fn get(&self, tenant: &TenantId, id: &BlobId) -> Result<String, BlobError> {
         let sql = "select body from blobs where tenant = $1 and id = $2";
-        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
         let found = self.0.database.query(sql, &values).await;
         let found = found.map_err(|error| blob_error(error, id))?;
         let row = found.first().ok_or_else(|| BlobError::NotFound(id.clone()))?;
@@ -45,7 +45,7 @@ impl BlobStore for Store {
 
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError> {
         let sql = "delete from blobs where tenant = $1 and run_id = $2";
-        let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
         match self.0.database.query(sql, &values).await {
             Ok(_) | Err(DatabaseError::InvalidValue(_)) => Ok(()),
             Err(error) => Err(blob_error(error, &BlobId::from(run_id.as_str()))),

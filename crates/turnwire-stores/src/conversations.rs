@@ -33,8 +33,7 @@ pub(crate) async fn hold_for_run(
          on conflict (tenant, id) do update set used_at = excluded.used_at",
         dialect.now
     );
-    let values =
-        [Value::Text(tenant.as_str()), Value::Text(id.as_str()), Value::Integer(now.as_micros())];
+    let values = [Value::Tenant(tenant), Value::Text(id.as_str()), Value::Integer(now.as_micros())];
     transaction.query(&sql, &values).await?;
     // A separate statement: it must start after the lock to see earlier commits.
     must_be_idle(transaction, tenant, id).await?;
@@ -45,7 +44,7 @@ pub(crate) async fn hold_for_run(
     }
     let sql = "select coalesce(max(position), 0) from entries
                where tenant = $1 and conversation_id = $2 and superseded_upto is null";
-    let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+    let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
     let found = transaction.query(sql, &values).await?;
     Ok(found.first().map(|row| row.integer(0)).transpose()?.unwrap_or_default())
 }
@@ -61,7 +60,7 @@ async fn lock_row(
         "update conversations set used_at = {} where tenant = $1 and id = $2 returning id",
         dialect.now
     );
-    let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+    let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
     if transaction.query(&sql, &values).await?.is_empty() {
         return Err(unknown(id));
     }
@@ -73,7 +72,7 @@ async fn must_be_idle(
     tenant: &TenantId,
     id: &ConversationId,
 ) -> Result<(), StoreError> {
-    let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+    let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
     match transaction.query(BUSY_WITH, &values).await?.first() {
         Some(row) => Err(busy(id, row)?),
         None => Ok(()),
@@ -102,7 +101,7 @@ pub(crate) async fn active_run(
     tenant: &TenantId,
     id: &ConversationId,
 ) -> Result<Option<RunId>, StoreError> {
-    let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+    let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
     let found = database.query(BUSY_WITH, &values).await?;
     Ok(found.first().map(|row| row.text(0)).transpose()?.map(RunId::from))
 }
@@ -114,7 +113,7 @@ async fn remove(
     id: &ConversationId,
 ) -> Result<(), DatabaseError> {
     entries::take_out(transaction, tenant, id, None).await?;
-    let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+    let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
     for sql in [
         "delete from allowed where tenant = $1 and conversation_id = $2",
         "delete from conversations where tenant = $1 and id = $2",
@@ -150,7 +149,7 @@ impl Store {
         id: &ConversationId,
     ) -> Result<ConversationRecord, StoreError> {
         let sql = "select created_at, metadata from conversations where tenant = $1 and id = $2";
-        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
         let found = self.0.database.query(sql, &values).await?;
         let row = found.first().ok_or_else(|| unknown(id))?;
         let created_at = Timestamp::from_micros(row.integer(0)?);
@@ -169,8 +168,7 @@ impl Store {
             self.0.database.dialect().now
         );
         let metadata = encode(metadata)?;
-        let values =
-            [Value::Text(tenant.as_str()), Value::Text(id.as_str()), Value::Text(&metadata)];
+        let values = [Value::Tenant(tenant), Value::Text(id.as_str()), Value::Text(&metadata)];
         let changed = self.0.database.query(&sql, &values).await?;
         changed.first().map(drop).ok_or_else(|| unknown(id))
     }
@@ -213,7 +211,7 @@ impl Store {
                  where {is_unused} and tenant = $2 and id = $3 returning id"
             );
             let mut transaction = self.0.database.begin().await?;
-            let values = [age, Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+            let values = [age, Value::Tenant(&tenant), Value::Text(id.as_str())];
             if transaction.query(&lock, &values).await?.is_empty() {
                 transaction.rollback().await;
                 continue;
@@ -296,7 +294,7 @@ fn values_of<'a>(
     metadata: &'a str,
 ) -> [Value<'a>; 4] {
     [
-        Value::Text(tenant.as_str()),
+        Value::Tenant(tenant),
         Value::Text(conversation.id.as_str()),
         Value::Integer(conversation.created_at.as_micros()),
         Value::Text(metadata),

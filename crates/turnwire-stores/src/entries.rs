@@ -65,7 +65,7 @@ pub(crate) async fn add(
         dialect.zip(&["$4", "$5"])
     );
     let values = [
-        Value::Text(tenant.as_str()),
+        Value::Tenant(tenant),
         Value::OptionalText(run_id.map(RunId::as_str)),
         Value::OptionalText(conversation_id),
         Value::Texts(&encode.names()),
@@ -84,7 +84,7 @@ pub(crate) async fn take_out(
 ) -> Result<bool, DatabaseError> {
     let one = if name.is_some() { "and id = $3" } else { "and $3 = ''" };
     let values = [
-        Value::Text(tenant.as_str()),
+        Value::Tenant(tenant),
         Value::Text(conversation_id.as_str()),
         Value::Text(name.map_or("", ItemId::as_str)),
     ];
@@ -112,11 +112,8 @@ pub(crate) async fn supersede(
                         where tenant = $1 and conversation_id = $2 and superseded_upto is null
                             and id = $3)
                returning 1";
-    let values = [
-        Value::Text(tenant.as_str()),
-        Value::Text(conversation_id.as_str()),
-        Value::Text(from.as_str()),
-    ];
+    let values =
+        [Value::Tenant(tenant), Value::Text(conversation_id.as_str()), Value::Text(from.as_str())];
     Ok(!transaction.query(sql, &values).await?.is_empty())
 }
 
@@ -128,7 +125,7 @@ pub(crate) async fn of_conversation(
 ) -> Result<Vec<Entry>, StoreError> {
     let sql = "select entry from entries where tenant = $1 and conversation_id = $2
                and superseded_upto is null order by position";
-    let values = [Value::Text(tenant.as_str()), Value::Text(conversation_id.as_str())];
+    let values = [Value::Tenant(tenant), Value::Text(conversation_id.as_str())];
     read(&database.query(sql, &values).await?)
 }
 
@@ -157,7 +154,7 @@ pub(crate) async fn of_chain(
                        and e.position <= c.history_upto
                        and (e.superseded_upto is null or e.superseded_upto >= c.history_upto)
                ) as seen order by depth desc, position";
-    let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
+    let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
     read(&database.query(sql, &values).await?)
 }
 
@@ -173,7 +170,7 @@ pub(crate) async fn named(
          order by position",
         database.dialect().texts("$2")
     );
-    let values = [Value::Text(tenant.as_str()), Value::Texts(&names)];
+    let values = [Value::Tenant(tenant), Value::Texts(&names)];
     let mut found = read(&database.query(&sql, &values).await?)?;
     let mut seen = HashSet::new();
     found.retain(|entry| seen.insert(entry.id.clone()));

@@ -81,7 +81,7 @@ impl Journal for Store {
 
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), JournalError> {
         let sql = "delete from run_events where tenant = $1 and run_id = $2";
-        let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
         match self.0.database.query(sql, &values).await {
             Ok(_) => self.0.tails.delete(tenant, run_id),
             // There is no such run, so there is nothing to delete.

@@ -75,7 +75,7 @@ pub(crate) async fn page(
     let next = seq_column(after)?.saturating_add(1);
     let values = [
         Value::Text(run_id.as_str()),
-        Value::Text(tenant.as_str()),
+        Value::Tenant(tenant),
         Value::Integer(next),
         Value::Integer(EVENT_OVERHEAD_BYTES),
         Value::Integer(PAGE_ROWS),

@@ -56,7 +56,7 @@ impl EventRow {
         tag: i64,
     ) -> [Value<'a>; 8] {
         [
-            Value::Text(tenant.as_str()),
+            Value::Tenant(tenant),
             Value::Text(run_id.as_str()),
             Value::Integer(self.first),
             Value::Integer(self.last),
@@ -341,7 +341,7 @@ pub(crate) async fn append_forced_end(
                      from run_events where run_id = $2) as head
                where not exists (select 1 from run_events where run_id = $2 and kind = 'over')";
     let values = [
-        Value::Text(tenant.as_str()),
+        Value::Tenant(tenant),
         Value::Text(run_id.as_str()),
         Value::Integer(new_tag()),
         Value::Text(&end.body),

@@ -127,8 +127,7 @@ impl Store {
             since = dialect.later("$2"),
         );
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let values =
-            [Value::Text(tenant.as_str()), Value::Integer(-micros(within)), Value::Integer(most)];
+        let values = [Value::Tenant(tenant), Value::Integer(-micros(within)), Value::Integer(most)];
         let found = self.0.database.query(&sql, &values).await?;
         Ok(found.iter().map(summary).collect::<Result<_, _>>()?)
     }
@@ -139,7 +138,7 @@ impl Store {
                        (select number from runs where tenant = $1 and state <> 'hidden'
                         order by number desc limit $2) as newest";
         let most = i64::try_from(MAX_LISTED).unwrap_or(i64::MAX);
-        let values = [Value::Text(tenant.as_str()), Value::Integer(most)];
+        let values = [Value::Tenant(tenant), Value::Integer(most)];
         let found = self.0.database.query(sql, &values).await?;
         found.first().map_or(Ok(0), |row| Ok(row.integer(0)?))
     }
@@ -151,7 +150,7 @@ impl Store {
     ) -> Result<Option<i64>, StoreError> {
         let Some(run_id) = run_id else { return Ok(None) };
         let sql = "select number from runs where tenant = $1 and id = $2 and state <> 'hidden'";
-        let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
         let found = self.0.database.query(sql, &values).await?;
         let row = found.first().ok_or_else(|| StoreError::NotFound(format!("run `{run_id}`")))?;
         Ok(Some(row.integer(0)?))
@@ -187,7 +186,7 @@ struct Conditions<'a> {
 impl<'a> Conditions<'a> {
     fn of(tenant: &'a TenantId, oldest: i64) -> Self {
         let conditions = "tenant = $1 and state <> 'hidden' and number >= $2".to_owned();
-        Self { conditions, values: vec![Value::Text(tenant.as_str()), Value::Integer(oldest)] }
+        Self { conditions, values: vec![Value::Tenant(tenant), Value::Integer(oldest)] }
     }
 
     /// Adds a parameter, and returns its placeholder.

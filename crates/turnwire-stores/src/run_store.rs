@@ -37,15 +37,14 @@ impl RunRecords for Store {
              where tenant = $1 and endpoint = $2 and key = $3 and expires_at > {}",
             self.0.database.dialect().now
         );
-        let values =
-            [Value::Text(tenant.as_str()), Value::Text(&key.endpoint), Value::Text(&key.key)];
+        let values = [Value::Tenant(tenant), Value::Text(&key.endpoint), Value::Text(&key.key)];
         let found = self.0.database.query(&sql, &values).await?;
         found.first().map(|row| run_of_key(row, key)).transpose()
     }
 
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
         let sql = format!("{RECORDS} where tenant = $1 and id = $2 and state <> 'hidden'");
-        let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
         let found = self.0.database.query(&sql, &values).await?;
         let row = found.first().ok_or_else(|| unknown(run_id))?;
         Ok(record(row)?)
@@ -56,7 +55,7 @@ impl RunRecords for Store {
             "{RECORDS} where tenant = $1 and state <> 'hidden' order by number desc limit $2"
         );
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let values = [Value::Text(tenant.as_str()), Value::Integer(most)];
+        let values = [Value::Tenant(tenant), Value::Integer(most)];
         let found = self.0.database.query(&sql, &values).await?;
         Ok(found.iter().map(record).collect::<Result<_, _>>()?)
     }
@@ -210,7 +209,7 @@ impl Entries for Store {
                    and (state <> 'hidden' or exists
                        (select 1 from runs as next where next.continues = r.id
                         and next.tenant = r.tenant and next.state = 'active'))";
-        let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
         let found = self.0.database.query(sql, &values).await?;
         match found.first().map(|row| row.text(0)).transpose()? {
             None => Err(unknown(run_id)),
@@ -277,7 +276,7 @@ pub(crate) async fn lock_finished_run(
         "select state from runs where tenant = $1 and id = $2 and state <> 'hidden'{}",
         dialect.for_update
     );
-    let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
+    let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
     let found = transaction.query(&sql, &values).await?;
     match found.first().map(|row| row.text(0)).transpose()? {
         None => Err(unknown(run_id)),

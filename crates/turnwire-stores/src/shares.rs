@@ -29,7 +29,7 @@ impl Shares for Store {
         let most = i64::try_from(MAX_SHARES).unwrap_or(i64::MAX);
         let values = [
             Value::Text(&share.share_id),
-            Value::Text(share.tenant.as_str()),
+            Value::Tenant(&share.tenant),
             Value::Text(share.run_id.as_str()),
             Value::Integer(share.created_at.as_micros()),
             Value::Integer(share.expires_at.as_micros()),
@@ -45,7 +45,7 @@ impl Shares for Store {
     async fn shares_of(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Share>, StoreError> {
         let sql =
             format!("{COLUMNS} where s.tenant = $1 and s.run_id = $2 order by s.created_at, s.id");
-        let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
         let found = self.0.database.query(&sql, &values).await?;
         Ok(found.iter().map(share).collect::<Result<_, _>>()?)
     }
@@ -71,8 +71,7 @@ impl Shares for Store {
         share_id: &str,
     ) -> Result<bool, StoreError> {
         let sql = "delete from shares where tenant = $1 and run_id = $2 and id = $3 returning id";
-        let values =
-            [Value::Text(tenant.as_str()), Value::Text(run_id.as_str()), Value::Text(share_id)];
+        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str()), Value::Text(share_id)];
         Ok(!self.0.database.query(sql, &values).await?.is_empty())
     }
 }

@@ -294,7 +294,7 @@ impl<'a> EncodedRun<'a> {
     fn values<'v>(&'v self, links: &'v RunLinks<'_>, worker: &'v str) -> [Value<'v>; 12] {
         [
             Value::Text(self.run.run_id.as_str()),
-            Value::Text(self.run.request.tenant.as_str()),
+            Value::Tenant(&self.run.request.tenant),
             Value::Integer(self.run.created_at.as_micros()),
             Value::Text(&self.request),
             Value::OptionalText(links.conversation_id),
@@ -351,7 +351,7 @@ async fn use_key(
         now = dialect.now,
     );
     let values = [
-        Value::Text(run.request.tenant.as_str()),
+        Value::Tenant(&run.request.tenant),
         Value::Text(&key.endpoint),
         Value::Text(&key.key),
         Value::Text(&key.fingerprint),

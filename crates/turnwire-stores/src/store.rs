@@ -58,6 +58,9 @@ pub struct StoreOptions {
     /// Maximum pooled connections to PostgreSQL, in addition to three dedicated ones: writer,
     /// follower and listener.
     pub connections: u32,
+    /// A role of PostgreSQL as which statements for one tenant run, so that row-level security
+    /// applies to them. The role of `url` must be a member of it.
+    pub tenant_role: Option<String>,
 }
 
 impl StoreOptions {
@@ -71,6 +74,7 @@ impl StoreOptions {
             conversation_retention: Some(Duration::from_hours(30 * 24)),
             audit_retention: None,
             connections: 16,
+            tenant_role: None,
         }
     }
 }
@@ -114,6 +118,10 @@ impl Store {
             Some(("postgres" | "postgresql", _)) => {
                 let opened = PostgresDatabase::open(url, options.connections).await;
                 let postgres = opened.map_err(refused)?;
+                let postgres = match &options.tenant_role {
+                    Some(role) => postgres.with_tenant_role(role).await.map_err(refused)?,
+                    None => postgres,
+                };
                 Self::over(Arc::new(postgres.clone()), Some(postgres), options).await
             }
             _ => Err(OpenError::UnknownKind),

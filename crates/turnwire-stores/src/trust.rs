@@ -16,7 +16,7 @@ impl Store {
         id: &ConversationId,
     ) -> Result<Vec<Allowed>, StoreError> {
         let sql = "select tool, definition from allowed where tenant = $1 and conversation_id = $2";
-        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
         let found = self.0.database.query(sql, &values).await?;
         let allowed = |row: &Row| {
             let (tool, definition) = (row.text(0)?.to_owned(), row.text(1)?.to_owned());
@@ -36,7 +36,7 @@ impl Store {
                    select tenant, id, $3, $4 from conversations where tenant = $1 and id = $2
                    on conflict (tenant, conversation_id, tool, definition) do nothing";
         let values = [
-            Value::Text(tenant.as_str()),
+            Value::Tenant(tenant),
             Value::Text(id.as_str()),
             Value::Text(&allowed.tool),
             Value::Text(&allowed.definition),
@@ -51,7 +51,7 @@ impl Store {
         server: &str,
     ) -> Result<Vec<PinnedTool>, StoreError> {
         let sql = "select tool, definition from pins where tenant = $1 and server = $2";
-        let values = [Value::Text(tenant.as_str()), Value::Text(server)];
+        let values = [Value::Tenant(tenant), Value::Text(server)];
         let found = self.0.database.query(sql, &values).await?;
         let pinned = |row: &Row| {
             let (tool, definition) = (row.text(0)?.to_owned(), row.text(1)?.to_owned());
@@ -85,7 +85,7 @@ impl Pins for Store {
                 self.0.database.dialect().zip(&["$3", "$4"])
             );
             let values = [
-                Value::Text(tenant.as_str()),
+                Value::Tenant(tenant),
                 Value::Text(server),
                 Value::Texts(&names),
                 Value::Texts(&definitions),
@@ -116,7 +116,7 @@ impl Pins for Store {
                    on conflict (tenant, server, tool)
                    do update set definition = excluded.definition";
         let values = [
-            Value::Text(tenant.as_str()),
+            Value::Tenant(tenant),
             Value::Text(server),
             Value::Text(&tool.tool),
             Value::Text(&tool.definition),

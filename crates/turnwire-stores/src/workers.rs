@@ -155,8 +155,7 @@ impl Commands for Store {
             self.0.database.dialect().for_update
         );
         let text = encode(&command)?;
-        let values =
-            [Value::Text(tenant.as_str()), Value::Text(run_id.as_str()), Value::Text(&text)];
+        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str()), Value::Text(&text)];
         if self.0.database.query(&sql, &values).await?.is_empty() {
             return Err(StoreError::NotFound(format!("unfinished run `{run_id}`")));
         }

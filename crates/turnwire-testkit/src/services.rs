@@ -37,6 +37,22 @@ pub fn postgres_url() -> String {
     format!("{address}/{name}")
 }
 
+/// Returns the name of a role that sees only the rows of one tenant, on the server of
+/// [`postgres_url`]. Roles belong to the server, so that tests share it.
+pub fn tenant_role(database: &str) -> String {
+    let name = "turnwire_tenant".to_owned();
+    let create = format!(
+        "do $$ begin create role {name}; \
+         exception when duplicate_object or unique_violation then null; end $$"
+    );
+    let made = Command::new("psql")
+        .args(["--quiet", "--no-psqlrc", "--command", &create, database])
+        .output()
+        .expect("psql can be started");
+    assert!(made.status.success(), "no role: {}", String::from_utf8_lossy(&made.stderr));
+    name
+}
+
 /// Returns the URL of a Redis server.
 pub fn redis_url() -> String {
     static SERVER: OnceLock<Redis> = OnceLock::new();

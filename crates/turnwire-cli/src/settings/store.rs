@@ -32,6 +32,7 @@ pub(super) struct RawStore {
     retention_days: Option<u32>,
     conversation_retention_days: Option<u32>,
     connections: Option<u32>,
+    tenant_role: Option<String>,
 }
 
 impl RawTable for RawStore {
@@ -42,6 +43,7 @@ impl RawTable for RawStore {
         "retention_days",
         "conversation_retention_days",
         "connections",
+        "tenant_role",
     ];
 }
 
@@ -123,6 +125,7 @@ impl StoreSection {
         if url == MEMORY {
             return None;
         }
+        let url_is_postgres = url.starts_with("postgres");
         let mut options = StoreOptions::at(url);
         options.fanout = fanout;
         if let Some(lease) = self.store.lease_ms {
@@ -136,6 +139,13 @@ impl StoreSection {
         }
         if let Some(most) = self.store.connections {
             options.connections = most;
+        }
+        if let Some(role) = &self.store.tenant_role {
+            if url_is_postgres {
+                options.tenant_role = Some(role.clone());
+            } else {
+                in_file.push("store.tenant_role: only PostgreSQL has roles".to_owned());
+            }
         }
         Some(options)
     }

@@ -54,6 +54,7 @@ fn everything_can_be_said() {
         retention_days = 30
         conversation_retention_days = 60
         connections = 4
+        tenant_role = "tenants"
         [fanout]
         url = "redis://cache:6379/"
     "#;
@@ -65,9 +66,12 @@ fn everything_can_be_said() {
         retention: Some(DAY * 30),
         conversation_retention: Some(DAY * 60),
         connections: 4,
+        tenant_role: Some("tenants".to_owned()),
         ..StoreOptions::at("postgres://db/turnwire")
     };
     assert_eq!(options, Some(expected));
+    let (_, mistakes) = read("[store]\ntenant_role = \"tenants\"", &[], false);
+    assert_eq!(mistakes, ["store.tenant_role: only PostgreSQL has roles"]);
     let (options, _) = read("[store]\nretention_days = 0", &[], false);
     assert_eq!(options.unwrap().retention, None, "0 keeps them for ever");
     let (options, _) = read("[store]\nconversation_retention_days = 0", &[], false);

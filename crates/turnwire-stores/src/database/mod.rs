@@ -7,10 +7,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use turnwire_contract::TenantId;
 
 mod library_dialect;
 mod postgres;
 mod sqlite;
+mod tenant_role;
 
 pub(crate) use library_dialect::{LibraryDialect, is_word};
 pub(crate) use postgres::{DedicatedConnection, PostgresDatabase, in_time};
@@ -49,6 +51,9 @@ pub(crate) trait Transaction: Send {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Value<'a> {
     Text(&'a str),
+    /// The tenant that the statement is for. PostgreSQL can run it as a role that sees only this
+    /// tenant's rows.
+    Tenant(&'a TenantId),
     OptionalText(Option<&'a str>),
     Integer(i64),
     OptionalInteger(Option<i64>),

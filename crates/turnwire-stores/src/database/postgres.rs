@@ -11,9 +11,12 @@ use sqlx::{
 };
 use tokio::time::{Instant, timeout};
 
+use turnwire_contract::TenantId;
+
 use super::{
     Column, Database, DatabaseError, Dialect, Row, STATEMENT_TIMEOUT, Transaction, Value,
     library_dialect,
+    tenant_role::{ACT_AS_OWNER, TenantRole, run, tenant_of},
 };
 
 /// How long to wait for a connection before the database counts as unavailable.
@@ -61,6 +64,8 @@ static DIALECT: Dialect = Dialect {
 #[derive(Debug, Clone)]
 pub(crate) struct PostgresDatabase {
     pool: PgPool,
+    /// The role of statements for one tenant, if there is one.
+    tenant_role: Option<TenantRole>,
 }
 
 impl PostgresDatabase {
@@ -96,7 +101,13 @@ impl PostgresDatabase {
         // A newer version may have migrated the database, and may still be running.
         migrations.set_ignore_missing(true);
         migrations.run(&pool).await.map_err(|error| DatabaseError::Failed(error.to_string()))?;
-        Ok(Self { pool })
+        Ok(Self { pool, tenant_role: None })
+    }
+
+    /// Runs the statements for one tenant as role `name` from now on.
+    pub(crate) async fn with_tenant_role(mut self, name: &str) -> Result<Self, DatabaseError> {
+        self.tenant_role = Some(TenantRole::prepare(&self.pool, name).await?);
+        Ok(self)
     }
 
     /// Returns the pool, for PostgreSQL-specific statements.
@@ -110,6 +121,9 @@ impl PostgresDatabase {
     }
 
     async fn try_query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
+        if self.tenant_role.is_some() && tenant_of(values).is_some() {
+            return self.try_query_as_tenant(sql, values).await;
+        }
         let mut connection = self.connection().await?;
         let statement = bound(sql, values).fetch_all(&mut *connection);
         let rows = in_time(STATEMENT_TIMEOUT, statement).await;
@@ -118,6 +132,30 @@ impl PostgresDatabase {
             drop(connection.detach());
         }
         rows?.iter().map(read).collect()
+    }
+
+    /// The role holds for one transaction.
+    async fn try_query_as_tenant(
+        &self,
+        sql: &str,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, DatabaseError> {
+        let mut transaction = Box::new(self.transaction().await?);
+        match transaction.query(sql, values).await {
+            Ok(rows) => transaction.commit().await.map(|()| rows),
+            Err(error) => {
+                if !error.is_transient() {
+                    transaction.rollback().await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn transaction(&self) -> Result<PooledTransaction, DatabaseError> {
+        let connection = Some(self.connection().await?);
+        let role = self.tenant_role.clone();
+        Ok(PooledTransaction { connection, role, has_begun: false, tenant: None })
     }
 
     async fn connection(&self) -> Result<PoolConnection<Postgres>, DatabaseError> {
@@ -212,8 +250,9 @@ impl Database for PostgresDatabase {
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>, DatabaseError> {
-        let mut transaction = PooledTransaction(Some(self.connection().await?));
+        let mut transaction = self.transaction().await?;
         transaction.say("begin").await?;
+        transaction.has_begun = true;
         Ok(Box::new(transaction))
     }
 
@@ -236,12 +275,32 @@ impl Database for PostgresDatabase {
 
 /// A transaction on a pooled connection. If it is not committed, the connection is closed: it may
 /// be dead, and the pool would wait for its response.
-struct PooledTransaction(Option<PoolConnection<Postgres>>);
+struct PooledTransaction {
+    connection: Option<PoolConnection<Postgres>>,
+    role: Option<TenantRole>,
+    has_begun: bool,
+    /// Whom the statements are for at the moment, if there is a role.
+    tenant: Option<TenantId>,
+}
 
 impl PooledTransaction {
+    /// Takes the role that a statement with `values` needs.
+    async fn act_for(&mut self, tenant: Option<&TenantId>) -> Result<(), DatabaseError> {
+        let Some(role) = &self.role else { return Ok(()) };
+        if self.has_begun && self.tenant.as_ref() == tenant {
+            return Ok(());
+        }
+        let words = tenant.map_or_else(|| ACT_AS_OWNER.to_owned(), |tenant| role.act_for(tenant));
+        let words = if self.has_begun { words } else { format!("begin; {words}") };
+        run(self.connection()?, &words).await?;
+        self.has_begun = true;
+        self.tenant = tenant.cloned();
+        Ok(())
+    }
+
     fn connection(&mut self) -> Result<&mut PgConnection, DatabaseError> {
         let gone = || DatabaseError::Unavailable("the transaction is over".to_owned());
-        self.0.as_deref_mut().ok_or_else(gone)
+        self.connection.as_deref_mut().ok_or_else(gone)
     }
 
     async fn say(&mut self, words: &'static str) -> Result<(), DatabaseError> {
@@ -252,6 +311,7 @@ impl PooledTransaction {
 #[async_trait]
 impl Transaction for PooledTransaction {
     async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
+        self.act_for(tenant_of(values)).await?;
         let statement = bound(sql, values).fetch_all(self.connection()?);
         let rows = in_time(STATEMENT_TIMEOUT, statement).await?;
         rows.iter().map(read).collect()
@@ -259,20 +319,20 @@ impl Transaction for PooledTransaction {
 
     async fn commit(mut self: Box<Self>) -> Result<(), DatabaseError> {
         self.say("commit").await?;
-        self.0 = None;
+        self.connection = None;
         Ok(())
     }
 
     async fn rollback(mut self: Box<Self>) {
         if self.say("rollback").await.is_ok() {
-            self.0 = None;
+            self.connection = None;
         }
     }
 }
 
 impl Drop for PooledTransaction {
     fn drop(&mut self) {
-        drop(self.0.take().map(PoolConnection::detach));
+        drop(self.connection.take().map(PoolConnection::detach));
     }
 }
 
@@ -332,6 +392,7 @@ fn bound<'q>(sql: &'q str, values: &[Value<'q>]) -> Query<'q, Postgres, PgArgume
     let query = sqlx::query(sqlx::AssertSqlSafe(sql.to_owned()));
     values.iter().fold(query, |query, value| match *value {
         Value::Text(text) => query.bind(text),
+        Value::Tenant(tenant) => query.bind(tenant.as_str()),
         Value::OptionalText(text) => query.bind(text),
         Value::Integer(number) => query.bind(number),
         Value::OptionalInteger(number) => query.bind(number),

@@ -217,6 +217,7 @@ fn bound<'q>(sql: &'q str, values: &[Value<'q>]) -> Query<'q, Sqlite, SqliteArgu
     let query = sqlx::query(sqlx::AssertSqlSafe(sql.to_owned()));
     values.iter().fold(query, |query, value| match *value {
         Value::Text(text) => query.bind(text),
+        Value::Tenant(tenant) => query.bind(tenant.as_str()),
         Value::OptionalText(text) => query.bind(text),
         Value::Integer(number) => query.bind(number),
         Value::OptionalInteger(number) => query.bind(number),

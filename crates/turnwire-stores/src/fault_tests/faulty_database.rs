@@ -180,6 +180,7 @@ fn name_of(sql: &str) -> String {
 fn texts_of(values: &[Value<'_>]) -> Vec<String> {
     let texts = values.iter().flat_map(|value| match value {
         Value::Text(text) | Value::OptionalText(Some(text)) => vec![(*text).to_owned()],
+        Value::Tenant(tenant) => vec![tenant.as_str().to_owned()],
         Value::Texts(texts) => texts.iter().map(|text| (*text).to_owned()).collect(),
         _ => Vec::new(),
     });

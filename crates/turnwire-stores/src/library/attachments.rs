@@ -33,7 +33,7 @@ impl Inner {
             let sql = "insert into file_batches (tenant, id, collection, created_at)
                        values ($1, $2, $3, $4)";
             let values = [
-                Value::Text(tenant.as_str()),
+                Value::Tenant(tenant),
                 Value::Text(batch.id.as_str()),
                 Value::Integer(collection),
                 Value::Integer(batch.created_at.as_micros()),
@@ -63,8 +63,7 @@ impl Inner {
                  and id in (select value from {})",
             self.database.dialect().texts("$3")
         );
-        let values =
-            [Value::Text(tenant.as_str()), Value::Integer(now().as_micros()), Value::Texts(&ids)];
+        let values = [Value::Tenant(tenant), Value::Integer(now().as_micros()), Value::Texts(&ids)];
         let found = transaction.query(&sql, &values).await?;
         let found = found.iter().map(|row| row.text(0)).collect::<Result<HashSet<_>, _>>()?;
         match attachments.iter().find(|one| !found.contains(one.file_id.as_str())) {
@@ -84,11 +83,8 @@ impl Inner {
             "select {COLUMNS} from attachments as r
              where r.tenant = $1 and r.collection = $2 and r.file_id = $3"
         );
-        let values = [
-            Value::Text(tenant.as_str()),
-            Value::Integer(collection),
-            Value::Text(file_id.as_str()),
-        ];
+        let values =
+            [Value::Tenant(tenant), Value::Integer(collection), Value::Text(file_id.as_str())];
         let found = self.database.query(&sql, &values).await?;
         let row = found.first().ok_or_else(|| LibraryError::not_attached(file_id))?;
         Ok(read(row)?)
@@ -104,7 +100,7 @@ impl Inner {
             "select {COLUMNS} from attachments as r where r.tenant = $1 and r.collection = $2
              order by r.created_at desc, r.number desc"
         );
-        let values = [Value::Text(tenant.as_str()), Value::Integer(collection)];
+        let values = [Value::Tenant(tenant), Value::Integer(collection)];
         let found = self.database.query(&sql, &values).await?;
         Ok(found.iter().map(read).collect::<Result<_, _>>()?)
     }
@@ -121,7 +117,7 @@ impl Inner {
                    where tenant = $1 and collection = $2 and file_id = $3 returning number";
         let attributes = encode(attributes)?;
         let values = [
-            Value::Text(tenant.as_str()),
+            Value::Tenant(tenant),
             Value::Integer(collection),
             Value::Text(file_id.as_str()),
             Value::Text(&attributes),
@@ -143,11 +139,8 @@ impl Inner {
                    where r.tenant = $1 and r.collection = $2 and r.file_id = $3
                        and r.state = 'completed'
                    order by p.place";
-        let values = [
-            Value::Text(tenant.as_str()),
-            Value::Integer(collection),
-            Value::Text(file_id.as_str()),
-        ];
+        let values =
+            [Value::Tenant(tenant), Value::Integer(collection), Value::Text(file_id.as_str())];
         let found = self.database.query(sql, &values).await?;
         let text = |row: &Row| row.text(0).map(str::to_owned);
         Ok(found.iter().map(text).collect::<Result<_, _>>()?)
@@ -160,11 +153,8 @@ impl Inner {
         file_id: &FileId,
     ) -> Result<(), LibraryError> {
         let collection = self.kept(tenant, id).await?.number;
-        let values = [
-            Value::Text(tenant.as_str()),
-            Value::Integer(collection),
-            Value::Text(file_id.as_str()),
-        ];
+        let values =
+            [Value::Tenant(tenant), Value::Integer(collection), Value::Text(file_id.as_str())];
         let mut transaction = self.database.begin().await?;
         let which = "tenant = $1 and collection = $2 and file_id = $3";
         if release(&mut *transaction, which, &values).await? == 0 {
@@ -184,11 +174,8 @@ impl Inner {
         let collection = self.kept(tenant, id).await?.number;
         let sql = "select created_at, cancelled from file_batches
                    where tenant = $1 and collection = $2 and id = $3";
-        let values = [
-            Value::Text(tenant.as_str()),
-            Value::Integer(collection),
-            Value::Text(batch_id.as_str()),
-        ];
+        let values =
+            [Value::Tenant(tenant), Value::Integer(collection), Value::Text(batch_id.as_str())];
         let found = self.database.query(sql, &values).await?;
         let row = found.first().ok_or_else(|| LibraryError::no_batch(batch_id))?;
         let mut batch = BatchRecord {
@@ -216,11 +203,8 @@ impl Inner {
             return Ok(());
         }
         let collection = self.kept(tenant, id).await?.number;
-        let values = [
-            Value::Text(tenant.as_str()),
-            Value::Integer(collection),
-            Value::Text(batch_id.as_str()),
-        ];
+        let values =
+            [Value::Tenant(tenant), Value::Integer(collection), Value::Text(batch_id.as_str())];
         let mut transaction = self.database.begin().await?;
         let sql = "update file_batches set cancelled = 1
                    where tenant = $1 and collection = $2 and id = $3";
@@ -243,7 +227,7 @@ async fn put(
     batch_id: Option<&BatchId>,
     attachment: &Attachment,
 ) -> Result<(), DatabaseError> {
-    let tenant = Value::Text(tenant.as_str());
+    let tenant = Value::Tenant(tenant);
     let collection = Value::Integer(collection);
     let file_id = Value::Text(attachment.file_id.as_str());
     let which = "tenant = $1 and collection = $2 and file_id = $3";

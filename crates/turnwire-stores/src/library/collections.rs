@@ -66,7 +66,7 @@ impl Inner {
                    values ($1, $2, $3, $4, $5, $6)";
         let notes = CollectionMetadata::of(&collection.notes)?;
         let values = [
-            Value::Text(tenant.as_str()),
+            Value::Tenant(tenant),
             Value::Text(collection.id.as_str()),
             Value::Integer(collection.created_at.as_micros()),
             Value::Integer(collection.last_active_at.as_micros()),
@@ -88,7 +88,7 @@ impl Inner {
         id: &CollectionId,
     ) -> Result<CollectionRow, LibraryError> {
         let sql = format!("select {COLUMNS} from collections where tenant = $1 and id = $2");
-        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
         let found = self.database.query(&sql, &values).await?;
         let row = found.first().ok_or_else(|| LibraryError::no_collection(id))?;
         Ok(CollectionRow::of(row)?)
@@ -110,7 +110,7 @@ impl Inner {
             "select {COLUMNS} from collections where tenant = $1
              order by created_at desc, id desc"
         );
-        let found = self.database.query(&sql, &[Value::Text(tenant.as_str())]).await?;
+        let found = self.database.query(&sql, &[Value::Tenant(tenant)]).await?;
         let record = |row| CollectionRow::of(row).map(|kept| kept.record);
         Ok(found.iter().map(record).collect::<Result<_, _>>()?)
     }
@@ -123,7 +123,7 @@ impl Inner {
         let collection = self.kept(tenant, id).await?;
         let sql = "select state, count(*), cast(coalesce(sum(usage_bytes), 0) as bigint)
                    from attachments where tenant = $1 and collection = $2 group by state";
-        let values = [Value::Text(tenant.as_str()), Value::Integer(collection.number)];
+        let values = [Value::Tenant(tenant), Value::Integer(collection.number)];
         let found = self.database.query(sql, &values).await?;
         let mut usage = CollectionUsage::default();
         for row in &found {
@@ -143,7 +143,7 @@ impl Inner {
                    where tenant = $1 and id = $2 returning number";
         let words = CollectionMetadata::of(notes)?;
         let values = [
-            Value::Text(tenant.as_str()),
+            Value::Tenant(tenant),
             Value::Text(id.as_str()),
             Value::Text(&words),
             Value::OptionalInteger(notes.expires_after_days.map(i64::from)),
@@ -160,10 +160,10 @@ impl Inner {
     ) -> Result<(), LibraryError> {
         let mut transaction = self.database.begin().await?;
         let sql = "delete from collections where tenant = $1 and id = $2 returning number";
-        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
         let gone = transaction.query(sql, &values).await?;
         let row = gone.first().ok_or_else(|| LibraryError::no_collection(id))?;
-        let values = [Value::Text(tenant.as_str()), Value::Integer(row.integer(0)?)];
+        let values = [Value::Tenant(tenant), Value::Integer(row.integer(0)?)];
         attachments::release(&mut *transaction, "tenant = $1 and collection = $2", &values).await?;
         let batches = "delete from file_batches where tenant = $1 and collection = $2";
         transaction.query(batches, &values).await?;
@@ -199,8 +199,7 @@ impl Inner {
             return Ok(());
         }
         let sql = "update collections set last_active_at = $3 where tenant = $1 and number = $2";
-        let values =
-            [Value::Text(tenant.as_str()), Value::Integer(kept.number), Value::Integer(now)];
+        let values = [Value::Tenant(tenant), Value::Integer(kept.number), Value::Integer(now)];
         self.database.query(sql, &values).await?;
         Ok(())
     }
@@ -216,7 +215,7 @@ impl Inner {
             "select {COLUMNS} from collections where tenant = $1 and id = $2{}",
             self.database.dialect().for_update
         );
-        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
         let found = transaction.query(&sql, &values).await?;
         let kept =
             CollectionRow::of(found.first().ok_or_else(|| LibraryError::no_collection(id))?)?;
@@ -225,11 +224,8 @@ impl Inner {
             return Err(LibraryError::expired(id));
         }
         let sql = "update collections set last_active_at = $3 where tenant = $1 and number = $2";
-        let values = [
-            Value::Text(tenant.as_str()),
-            Value::Integer(kept.number),
-            Value::Integer(now.as_micros()),
-        ];
+        let values =
+            [Value::Tenant(tenant), Value::Integer(kept.number), Value::Integer(now.as_micros())];
         transaction.query(sql, &values).await?;
         Ok(kept.number)
     }

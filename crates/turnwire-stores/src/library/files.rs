@@ -24,11 +24,8 @@ impl Inner {
              where tenant = $1 and id = $2 and bytes >= 0
                  and (expires_at is null or expires_at > $3)"
         );
-        let values = [
-            Value::Text(tenant.as_str()),
-            Value::Text(id.as_str()),
-            Value::Integer(now().as_micros()),
-        ];
+        let values =
+            [Value::Tenant(tenant), Value::Text(id.as_str()), Value::Integer(now().as_micros())];
         let found = self.database.query(&sql, &values).await?;
         let row = found.first().ok_or_else(|| LibraryError::no_file(id))?;
         Ok(record(row)?)
@@ -40,7 +37,7 @@ impl Inner {
              where tenant = $1 and bytes >= 0 and (expires_at is null or expires_at > $2)
              order by created_at desc, id desc"
         );
-        let values = [Value::Text(tenant.as_str()), Value::Integer(now().as_micros())];
+        let values = [Value::Tenant(tenant), Value::Integer(now().as_micros())];
         let found = self.database.query(&sql, &values).await?;
         Ok(found.iter().map(record).collect::<Result<_, _>>()?)
     }
@@ -69,8 +66,7 @@ impl Inner {
         place: i64,
     ) -> Result<Option<Vec<u8>>, LibraryError> {
         let sql = "select body from file_slices where tenant = $1 and file_id = $2 and place = $3";
-        let values =
-            [Value::Text(tenant.as_str()), Value::Text(id.as_str()), Value::Integer(place)];
+        let values = [Value::Tenant(tenant), Value::Text(id.as_str()), Value::Integer(place)];
         let found = self.database.query(sql, &values).await?;
         Ok(found.first().map(|row| row.bytes(0).map(<[u8]>::to_vec)).transpose()?)
     }
@@ -80,7 +76,7 @@ impl Inner {
         tenant: &TenantId,
         id: &FileId,
     ) -> Result<(), LibraryError> {
-        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
         let mut transaction = self.database.begin().await?;
         let gone = "delete from files where tenant = $1 and id = $2 returning id";
         if transaction.query(gone, &values).await?.is_empty() {

@@ -6,6 +6,7 @@
 //! stored before the extension was installed stay in blocks and are still found.
 
 use tracing::{info, warn};
+use turnwire_contract::TenantId;
 
 use super::{
     Inner, signed,
@@ -25,7 +26,7 @@ const TABLE: &str = "create table if not exists passage_embeddings (
 
 /// The scope of a search, as SQL.
 pub(super) struct Region<'a> {
-    pub(super) tenant: &'a str,
+    pub(super) tenant: &'a TenantId,
     pub(super) collections: &'a [i64],
     pub(super) among: Option<&'a [i64]>,
     pub(super) model: &'a str,
@@ -85,7 +86,7 @@ impl Inner {
         );
         let asked = encode(question);
         let mut values = vec![
-            Value::Text(region.tenant),
+            Value::Tenant(region.tenant),
             Value::Integers(region.collections),
             Value::Text(region.model),
             Value::Text(&asked),
@@ -105,7 +106,7 @@ impl Inner {
 /// Inserts vectors into the column, starting at position `first`.
 pub(super) async fn write(
     transaction: &mut dyn Transaction,
-    tenant: &str,
+    tenant: &TenantId,
     first: ChunkPosition,
     model: &str,
     vectors: &[Vec<f32>],
@@ -118,7 +119,7 @@ pub(super) async fn write(
     let values = [
         Value::Integer(first.0),
         Value::Integer(first.1),
-        Value::Text(tenant),
+        Value::Tenant(tenant),
         Value::Text(model),
         Value::Texts(&texts),
     ];

@@ -104,7 +104,7 @@ impl Inner {
         let task = if is_read {
             let sql = "select text from passages where tenant = $1 and attachment = $2
                        order by place";
-            let values = [Value::Text(tenant.as_str()), Value::Integer(number)];
+            let values = [Value::Tenant(&tenant), Value::Integer(number)];
             let found = self.database.query(sql, &values).await?;
             let text = |row: &Row| row.text(0).map(str::to_owned);
             IndexTask::Embed { chunks: found.iter().map(text).collect::<Result<_, _>>()? }
@@ -125,7 +125,7 @@ impl Inner {
             self.dialect().now
         );
         let values = [
-            Value::Text(work.tenant.as_str()),
+            Value::Tenant(&work.tenant),
             Value::Integer(micros(lease)),
             Value::Integer(work.claim),
         ];
@@ -172,7 +172,7 @@ impl Inner {
             "update attachments set {changes}, claim = 0 where tenant = $1 and claim = $2
              returning number"
         );
-        let mut all = vec![Value::Text(work.tenant.as_str()), Value::Integer(work.claim)];
+        let mut all = vec![Value::Tenant(&work.tenant), Value::Integer(work.claim)];
         all.extend_from_slice(values);
         let ended = self.database.query(&sql, &all).await?;
         ended.first().map(drop).ok_or(WriteError::Claim)
@@ -232,7 +232,7 @@ impl Inner {
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let values = [
-            Value::Text(work.tenant.as_str()),
+            Value::Tenant(&work.tenant),
             Value::Integer(claimed.number),
             Value::Integer(first),
             Value::Texts(&texts),
@@ -251,7 +251,7 @@ impl Inner {
         model: &str,
         block: &[Vec<f32>],
     ) -> Result<(), DatabaseError> {
-        let tenant = work.tenant.as_str();
+        let tenant = &work.tenant;
         if self.has_column().await? {
             let spot = (claimed.number, first);
             return pgvector::write(transaction, tenant, spot, model, block).await;
@@ -262,7 +262,7 @@ impl Inner {
         let values = [
             Value::Integer(claimed.number),
             Value::Integer(first),
-            Value::Text(tenant),
+            Value::Tenant(tenant),
             Value::Text(model),
             Value::Integer(signed(block.len())),
             Value::Bytes(&body),
@@ -329,7 +329,7 @@ impl Inner {
              where tenant = $1 and claim = $2{}",
             self.database.dialect().for_update
         );
-        let values = [Value::Text(work.tenant.as_str()), Value::Integer(work.claim)];
+        let values = [Value::Tenant(&work.tenant), Value::Integer(work.claim)];
         let found = transaction.query(&sql, &values).await?;
         let row = found.first().ok_or(WriteError::Claim)?;
         Ok(ClaimedAttachment {

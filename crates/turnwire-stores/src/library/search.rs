@@ -96,7 +96,7 @@ impl Inner {
                  and collection in (select value from {})",
             self.database.dialect().integers("$2")
         );
-        let values = [Value::Text(tenant.as_str()), Value::Integers(&collections)];
+        let values = [Value::Tenant(tenant), Value::Integers(&collections)];
         let mut among = Vec::new();
         for row in &self.database.query(&sql, &values).await? {
             if filter.passes(&decode(row.text(1)?)?) {
@@ -117,11 +117,8 @@ impl Inner {
         let dialect = self.dialect();
         let asked = (dialect.asked)(&scope.collections, &words);
         let most = RANKED.max(query.most);
-        let mut values = vec![
-            Value::Text(&asked),
-            Value::Text(scope.tenant.as_str()),
-            Value::Integer(signed(most)),
-        ];
+        let mut values =
+            vec![Value::Text(&asked), Value::Tenant(scope.tenant), Value::Integer(signed(most))];
         let alone: Vec<&str> = words.iter().map(String::as_str).collect();
         if !dialect.counts {
             values.push(Value::Integer(self.n_passages(scope).await?));
@@ -144,7 +141,7 @@ impl Inner {
              where tenant = $1 and collection in (select value from {})",
             self.database.dialect().integers("$2")
         );
-        let values = [Value::Text(scope.tenant.as_str()), Value::Integers(&scope.collections)];
+        let values = [Value::Tenant(scope.tenant), Value::Integers(&scope.collections)];
         let found = self.database.query(&sql, &values).await?;
         Ok(found.first().map(|row| row.integer(0)).transpose()?.unwrap_or(0))
     }
@@ -159,7 +156,7 @@ impl Inner {
         let mut nearest = Nearest::new(RANKED);
         if self.has_column().await? {
             let region = Region {
-                tenant: scope.tenant.as_str(),
+                tenant: scope.tenant,
                 collections: &scope.collections,
                 among: scope.among.as_deref(),
                 model,
@@ -174,7 +171,7 @@ impl Inner {
                 self.database.dialect().integers("$3")
             );
             let values = [
-                Value::Text(scope.tenant.as_str()),
+                Value::Tenant(scope.tenant),
                 Value::Text(model),
                 Value::Integers(&attachments),
                 Value::Integer(from),
@@ -196,11 +193,8 @@ impl Inner {
                  and collection in (select value from {}) order by number",
             self.database.dialect().integers("$3")
         );
-        let values = [
-            Value::Text(scope.tenant.as_str()),
-            Value::Text(model),
-            Value::Integers(&scope.collections),
-        ];
+        let values =
+            [Value::Tenant(scope.tenant), Value::Text(model), Value::Integers(&scope.collections)];
         let mut parts = Parts::default();
         if !self.has_blocks(scope.tenant).await? {
             return Ok(parts.done());
@@ -216,7 +210,7 @@ impl Inner {
 
     async fn has_blocks(&self, tenant: &TenantId) -> Result<bool, LibraryError> {
         let sql = "select place from passage_vectors where tenant = $1 limit 1";
-        let found = self.database.query(sql, &[Value::Text(tenant.as_str())]).await?;
+        let found = self.database.query(sql, &[Value::Tenant(tenant)]).await?;
         Ok(!found.is_empty())
     }
 
@@ -242,8 +236,7 @@ impl Inner {
              where p.tenant = $3",
             self.database.dialect().zip(&["$1", "$2"])
         );
-        let values =
-            [Value::Texts(&attachments), Value::Texts(&places), Value::Text(tenant.as_str())];
+        let values = [Value::Texts(&attachments), Value::Texts(&places), Value::Tenant(tenant)];
         let found = self.database.query(&sql, &values).await?;
         let mut numbers = HashMap::new();
         for row in &found {
@@ -271,11 +264,8 @@ impl Inner {
                  and p.number in (select value from {})",
             self.database.dialect().integers("$3")
         );
-        let values = [
-            Value::Text(tenant.as_str()),
-            Value::Integer(now().as_micros()),
-            Value::Integers(&numbers),
-        ];
+        let values =
+            [Value::Tenant(tenant), Value::Integer(now().as_micros()), Value::Integers(&numbers)];
         let found = self.database.query(&sql, &values).await?;
         let by_number = |row: &Row| Ok((row.integer(0)?, chunk(row)?));
         let mut chunks: HashMap<i64, FoundChunk> =

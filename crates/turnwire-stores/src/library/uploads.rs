@@ -47,7 +47,7 @@ impl Upload {
                    values ($1, $2, '\"\"', -1, '\"\"', $3, $4)";
         let now = now().as_micros();
         let values = [
-            Value::Text(tenant.as_str()),
+            Value::Tenant(&tenant),
             Value::Text(file_id.as_str()),
             Value::Integer(now),
             Value::Integer(now + PATIENCE_MICROS),
@@ -66,7 +66,7 @@ impl Upload {
     async fn write_slice(&mut self, slice: &[u8]) -> Result<(), LibraryError> {
         let sql = "insert into file_slices (tenant, file_id, place, body) values ($1, $2, $3, $4)";
         let values = [
-            Value::Text(self.tenant.as_str()),
+            Value::Tenant(&self.tenant),
             Value::Text(self.file_id.as_str()),
             Value::Integer(signed(self.n_slices)),
             Value::Bytes(slice),
@@ -105,7 +105,7 @@ impl FileUpload for Upload {
                        expires_at = $7
                    where tenant = $1 and id = $2 and bytes < 0 returning id";
         let values = [
-            Value::Text(self.tenant.as_str()),
+            Value::Tenant(&self.tenant),
             Value::Text(self.file_id.as_str()),
             Value::Text(&name),
             Value::Integer(signed(self.n_bytes)),

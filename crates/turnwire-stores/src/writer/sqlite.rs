@@ -91,7 +91,7 @@ impl SqliteBatchWriter {
         );
         let values = [
             Value::Text(job.run_id.as_str()),
-            Value::Text(job.tenant.as_str()),
+            Value::Tenant(&job.tenant),
             Value::Integer(run.created_at),
             Value::Text(&run.request),
             Value::Text(&self.worker),

@@ -13,7 +13,7 @@ use turnwire_contract::{
 use turnwire_stores::{MAX_FILE_BYTES, Store, StoreLibrary, StoreOptions};
 use turnwire_testkit::{
     conformance::library::{self, Plainly},
-    services::postgres_url,
+    services::{postgres_url, tenant_role},
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -21,6 +21,7 @@ const LEASE: Duration = Duration::from_secs(30);
 /// One new database, for as long as this lives.
 struct Backend {
     url: String,
+    tenant_role: Option<String>,
     _directory: Option<TempDir>,
 }
 
@@ -28,15 +29,27 @@ impl Backend {
     fn sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", directory.path().join("library.db").display());
-        Self { url, _directory: Some(directory) }
+        Self { url, tenant_role: None, _directory: Some(directory) }
     }
 
-    fn both() -> [Self; 2] {
-        [Self::sqlite(), Self { url: postgres_url(), _directory: None }]
+    fn postgres() -> Self {
+        Self { url: postgres_url(), tenant_role: None, _directory: None }
+    }
+
+    /// Both databases, and PostgreSQL with row-level security.
+    fn all() -> [Self; 3] {
+        let postgres = Self::postgres();
+        let role = tenant_role(&postgres.url);
+        let with_role = Self { tenant_role: Some(role), ..postgres };
+        [Self::sqlite(), Self::postgres(), with_role]
     }
 
     async fn store(&self) -> Store {
-        let options = StoreOptions { connections: 4, ..StoreOptions::at(self.url.as_str()) };
+        let options = StoreOptions {
+            connections: 4,
+            tenant_role: self.tenant_role.clone(),
+            ..StoreOptions::at(self.url.as_str())
+        };
         Store::open(options).await.unwrap()
     }
 
@@ -90,7 +103,7 @@ fn read(work: &IndexWork) -> Indexed {
 /// A1 among others: what belongs to one tenant does not exist for another.
 #[tokio::test]
 async fn both_databases_keep_the_promises_of_a_library() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         library::check(&backend.library().await).await;
     }
 }
@@ -127,7 +140,7 @@ async fn what_is_in_memory_outlasts_its_connections() {
 
 #[tokio::test]
 async fn both_databases_find_by_meaning() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let reader = Plainly::by_meaning();
         let library = backend.store().await.library(reader.clone());
         library::check_meaning(&library, &reader).await;
@@ -137,7 +150,7 @@ async fn both_databases_find_by_meaning() {
 /// What was handed over is read after a restart, and what was read is found.
 #[tokio::test]
 async fn the_queue_and_the_index_survive_a_restart() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let files: Vec<String> = ["file-1", "file-2"].map(str::to_owned).into();
         let store = backend.store().await;
         let library = store.library(Plainly::by_words());
@@ -164,7 +177,7 @@ async fn the_queue_and_the_index_survive_a_restart() {
 /// Several processes share the work: every file is claimed once, by one of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_processes_never_claim_the_same_file() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let mut libraries = Vec::new();
         for _ in 0..4 {
             libraries.push(backend.library().await);
@@ -190,7 +203,7 @@ async fn several_processes_never_claim_the_same_file() {
 /// A13: a file as big as the limit is kept, slice by slice, and one with a byte more is not.
 #[tokio::test]
 async fn a_file_may_be_so_big_and_no_bigger() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let library = backend.library().await;
         let mut content = vec![b'x'; MAX_FILE_BYTES];
         content[MAX_FILE_BYTES - 1] = b'y';
@@ -207,7 +220,7 @@ async fn a_file_may_be_so_big_and_no_bigger() {
 /// What is detached or removed leaves nothing behind.
 #[tokio::test]
 async fn nothing_is_left_of_what_is_gone() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         let library = store.library(Plainly::by_words());
         let files: Vec<String> = (0..3).map(|n| format!("file-{n}")).collect();

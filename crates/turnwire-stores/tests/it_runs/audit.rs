@@ -24,7 +24,7 @@ fn record(tenant: &str, action: AuditAction, object: &str, at: i64) -> AuditReco
 /// Every single edit, deletion, reordering and insertion is found, and nothing where there is none.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_changed_shows() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let stores = backend.stores(2).await;
         for (n, store) in stores.iter().enumerate() {
             for seq in 0..6 {
@@ -116,7 +116,7 @@ async fn whatever_is_changed_shows() {
 /// bounded by tenant, and pages join without a gap.
 #[tokio::test(flavor = "multi_thread")]
 async fn records_come_from_everywhere() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let stores = backend.stores(3).await;
         let appends = (0..300).map(|n| {
             let tenant = if n % 3 == 0 { "a" } else { "b" };
@@ -165,7 +165,7 @@ async fn records_come_from_everywhere() {
 /// Old entries go from the beginning of each chain, and the rest is still a chain.
 #[tokio::test(flavor = "multi_thread")]
 async fn old_entries_go_and_the_rest_holds() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let day = Duration::from_hours(24);
         let store = backend.store_with(|options| options.audit_retention = Some(day)).await;
         let long_ago = record("a", AuditAction::RunStarted, "run_old", 1);
@@ -190,7 +190,7 @@ async fn old_entries_go_and_the_rest_holds() {
 /// A log that is being written is not taken for one that was changed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_in_use_is_verified() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let stores = backend.stores(2).await;
         let (writer, checker) = (&stores[0], &stores[1]);
         let writing = async {
@@ -215,7 +215,7 @@ async fn a_log_in_use_is_verified() {
 /// What a caller chose as the name of something harms neither the log nor others.
 #[tokio::test(flavor = "multi_thread")]
 async fn records_of_any_size_are_stored() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         let mut odd = record("a", AuditAction::Changed, &"/\u{10FFFF}\0".repeat(100_000), 1);
         odd.detail = Some("x".repeat(1_000_000));
@@ -238,7 +238,7 @@ async fn records_of_any_size_are_stored() {
 /// entries, or a whole chain, were deleted together with where they end.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_that_was_kept_shows_more() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let stores = backend.stores(2).await;
         for store in &stores {
             for n in 0..3 {

@@ -91,7 +91,7 @@ impl Backend {
 /// C25: by hand.
 #[tokio::test]
 async fn a_forgotten_run_leaves_nothing() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         let run_id = backend.sing(&store, "run_1").await;
         let stranger = TenantId::from("stranger");
@@ -108,7 +108,7 @@ async fn a_forgotten_run_leaves_nothing() {
 /// C25: by age, in batches; what is young, active, or in a conversation stays.
 #[tokio::test]
 async fn old_runs_leave_nothing() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let day = |options: &mut turnwire_stores::StoreOptions| {
             options.retention = Some(Duration::from_hours(24));
         };
@@ -143,7 +143,7 @@ async fn old_runs_leave_nothing() {
 /// them; those with a run at work, and those that were used since, stay.
 #[tokio::test]
 async fn unused_conversations_go() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         let done = RunOutcome::Completed;
         for name in ["unused", "used", "busy"] {
@@ -176,7 +176,7 @@ async fn unused_conversations_go() {
 /// those that continue it.
 #[tokio::test]
 async fn a_continued_run_goes_with_the_last_that_continues_it() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         let run_id = backend.sing(&store, "run_1").await;
         let done = RunOutcome::Completed;
@@ -242,7 +242,7 @@ async fn the_last_two_do_not_leave_it_to_each_other() {
 /// C25: a long chain goes at once when all of it is old.
 #[tokio::test]
 async fn an_old_chain_goes_as_a_whole() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         let done = RunOutcome::Completed;
         store.create(run("run_0", |_| {})).await.unwrap();
@@ -262,7 +262,7 @@ async fn an_old_chain_goes_as_a_whole() {
 /// not keep the others, and nobody deletes a run of another tenant.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_runs_are_deleted_at_once() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         let ids: Vec<RunId> = (0..250).map(|n| RunId::new(format!("run_many_{n}"))).collect();
         for id in &ids {

@@ -26,7 +26,7 @@ async fn postgres_keeps_the_promises_of_a_run_store() {
 /// with others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_there_with_its_journal_or_not_at_all() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         let key = RequestKey {
             endpoint: "/v1/responses".to_owned(),
@@ -72,7 +72,7 @@ fn begun(new: NewRun) -> NewRun {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_keep_the_promises_of_a_blob_store() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         conformance::blob_store::check(&backend.store().await).await;
     }
 }
@@ -80,7 +80,7 @@ async fn both_keep_the_promises_of_a_blob_store() {
 /// A7: which definitions are trusted is kept, also over a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn both_keep_the_promises_of_pins() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         conformance::pins::check(&backend.store().await).await;
         let again = backend.store().await;
         let met = [PinnedTool { tool: "a".to_owned(), definition: "9".to_owned() }];
@@ -113,7 +113,7 @@ async fn postgres_keeps_the_promises_of_workers() {
 /// What was kept is there after a restart, word for word.
 #[tokio::test]
 async fn a_restart_forgets_nothing() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let made = run("run_1", |request| {
             request.before = entries(&["earlier"]);
             request.instructions = Some("a NUL \0 and a crab 🦀".to_owned());
@@ -135,7 +135,7 @@ async fn a_restart_forgets_nothing() {
 /// What came before a run is part of what it has seen, wherever it is from.
 #[tokio::test]
 async fn a_run_has_seen_what_came_before_it() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         let done = RunOutcome::Completed;
         store.create(run("run_1", |request| request.before = entries(&["a", "b"]))).await.unwrap();
@@ -170,7 +170,7 @@ async fn a_run_has_seen_what_came_before_it() {
 /// A1, A11: no name can do more than not be found.
 #[tokio::test]
 async fn a_name_with_a_nul_character_is_a_name_that_nobody_has() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         let strange = "\0x";
         let id = ConversationId::from(strange);
@@ -225,7 +225,7 @@ fn long_name() -> String {
 /// C9: a key holds for a day by the clock of the database, and as long as its run is there.
 #[tokio::test]
 async fn a_key_is_free_again_after_a_day_and_with_its_run() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         let sent = |id: &str, fingerprint: &str| {
             let (endpoint, key) = ("/a".to_owned(), "key".to_owned());

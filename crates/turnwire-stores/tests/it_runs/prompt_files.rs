@@ -82,7 +82,7 @@ fn shown(prompt: &Prompt) -> Vec<String> {
 /// that takes the run over.
 #[tokio::test]
 async fn a_file_is_read_by_whoever_asks_the_model() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let [first, second]: [Store; 2] = backend.stores_with(2, LEASE).await.try_into().unwrap();
         let content = "x".repeat(3_000_000);
         add_file(&first, "file_1", content.as_bytes()).await;

@@ -16,7 +16,7 @@ use crate::support::{Backend, run, tenant};
 /// What lists say of runs is what their events say.
 #[tokio::test(flavor = "multi_thread")]
 async fn both_databases_keep_the_promises_of_lists() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         conformance::run_listing::check(&store, &store).await;
     }
@@ -47,7 +47,7 @@ async fn line(store: &Store, id: &str) -> RunSummary {
 /// C24: a run that an earlier version stored has no summary. It is listed, counted and found.
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_of_an_earlier_version_are_listed() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         store.create(begun("run_old")).await.unwrap();
         let now = if backend.is_postgres() { "now()" } else { "1" };
@@ -86,7 +86,7 @@ async fn runs_of_an_earlier_version_are_listed() {
 /// the worker that has the run says counts, or the last one if nobody has it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_of_an_earlier_version_takes_over_a_run_that_waits() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         store.create(begun("run_w")).await.unwrap();
         store.append(&tenant(), call("run_w", 2, "risky")).await.unwrap();
@@ -158,7 +158,7 @@ async fn changes_are_found_by_other_workers() {
 /// A1: share links are stored on both databases, and go with their run.
 #[tokio::test(flavor = "multi_thread")]
 async fn both_databases_keep_the_promises_of_shares() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         let store = backend.store().await;
         for id in ["run_s1", "run_s2"] {
             let of_tenant = run(id, |request| request.tenant = TenantId::from("shares"));
@@ -178,7 +178,7 @@ async fn both_databases_keep_the_promises_of_shares() {
 /// A16: API keys are stored on both databases.
 #[tokio::test(flavor = "multi_thread")]
 async fn both_databases_keep_the_promises_of_api_keys() {
-    for backend in Backend::both() {
+    for backend in Backend::all() {
         conformance::api_keys::check(&backend.store().await).await;
     }
 }

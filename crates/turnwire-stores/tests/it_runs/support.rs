@@ -9,11 +9,12 @@ use turnwire_contract::{
     ConversationId, Entry, Item, NewRun, RunId, RunRequest, TenantId, Timestamp,
 };
 use turnwire_stores::{Store, StoreOptions};
-use turnwire_testkit::services::postgres_url;
+use turnwire_testkit::services::{postgres_url, tenant_role};
 
 /// One new database, for as long as this lives.
 pub(crate) struct Backend {
     pub(crate) url: String,
+    tenant_role: Option<String>,
     _directory: Option<TempDir>,
 }
 
@@ -21,21 +22,32 @@ impl Backend {
     pub(crate) fn sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", directory.path().join("runs.db").display());
-        Self { url, _directory: Some(directory) }
+        Self { url, tenant_role: None, _directory: Some(directory) }
     }
 
     pub(crate) fn postgres() -> Self {
-        Self { url: postgres_url(), _directory: None }
+        Self::at(postgres_url())
+    }
+
+    /// With row-level security as a second wall between tenants.
+    pub(crate) fn postgres_with_role() -> Self {
+        let backend = Self::postgres();
+        Self { tenant_role: Some(tenant_role(&backend.url)), ..backend }
     }
 
     /// A server of its own.
     pub(crate) fn at(url: String) -> Self {
-        Self { url, _directory: None }
+        Self { url, tenant_role: None, _directory: None }
     }
 
     /// Both kinds.
     pub(crate) fn both() -> [Self; 2] {
         [Self::sqlite(), Self::postgres()]
+    }
+
+    /// Both kinds, and PostgreSQL with row-level security.
+    pub(crate) fn all() -> [Self; 3] {
+        [Self::sqlite(), Self::postgres(), Self::postgres_with_role()]
     }
 
     pub(crate) fn is_postgres(&self) -> bool {
@@ -49,6 +61,7 @@ impl Backend {
     pub(crate) async fn store_with(&self, change: impl Fn(&mut StoreOptions)) -> Store {
         let mut options = StoreOptions::at(self.url.as_str());
         options.connections = 8;
+        options.tenant_role.clone_from(&self.tenant_role);
         change(&mut options);
         Store::open(options).await.unwrap()
     }
