@@ -67,18 +67,18 @@ def unit():
     return f"exposure {score} of 10"
 
 
-def short_name(metric: str) -> str:
-    """The name under which the gateway registers a metric."""
-    return metric.removeprefix("turnwire_").removesuffix("_total")
+def family(metric: str) -> str:
+    """The name of a metric in docs/metrics.md, which a test of the gateway holds against the server."""
+    return re.sub(r"_(bucket|sum|count)$", "", metric)
 
 
 def metrics_exist():
     """Dashboard and alerts: every metric is one that the gateway has."""
-    source = "".join(path.read_text() for path in (ROOT / "crates/turnwire-gateway/src").rglob("*.rs"))
+    known = set(re.findall(r"^\| `(turnwire_[a-z_]+)`", (ROOT / "docs/metrics.md").read_text(), re.MULTILINE))
     names = set()
     for path in [*(ROOT / "deploy/grafana/dashboards").glob("*.json"), ROOT / "deploy/prometheus/alerts.yml"]:
         names |= set(METRIC.findall(path.read_text()))
-    missing = [name for name in names if f'"{short_name(name)}"' not in source]
+    missing = [name for name in names if family(name) not in known]
     assert names and not missing, f"unknown: {missing}"
     return f"{len(names)} metrics"
 

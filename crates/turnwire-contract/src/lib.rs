@@ -18,6 +18,7 @@ mod library_address;
 pub mod outcome;
 pub mod ports;
 pub mod run;
+pub mod statistics;
 pub mod time;
 pub mod tool;
 
@@ -43,16 +44,18 @@ pub use ports::{
     Files, Filter, FilterMistake, Finish, FoundChunk, IndexQueue, IndexTask, IndexWork, Indexed,
     Indexing, Journal, JournalError, JournalHead, Lease, Leases, Library, LibraryError,
     ListedStatus, MAX_API_KEYS, MAX_CLAIMS, MAX_SHARES, Model, ModelError, ModelPart, ModelStream,
-    NewChunk, NewRun, NoToolServers, PendingCommand, PinnedTool, Pins, Prompt, Query, Question,
-    RANKED, RequestKey, RunCommand, RunCounts, RunEnd, RunFilter, RunPage, RunProgress, RunQuery,
-    RunRecord, RunRecords, RunStatus, RunStore, RunSummary, Scope, SearchResults, ServerRef,
-    ServerState, ServerStatus, ServerTransport, Share, Shares, SingleWorker, StoreError,
-    TextAnalyzer, TokenError, TokenHolder, TokenVerifier, Tool, ToolContext, ToolError, ToolNote,
-    ToolRequest, ToolServers, UnknownAction, UnknownScope, Vectors, Workers, fused,
+    NewChunk, NewRun, NoToolServers, ObservedRun, Observer, PendingCommand, PinnedTool, Pins,
+    Prompt, Query, Question, RANKED, RequestKey, RunCommand, RunCounts, RunEnd, RunFilter, RunPage,
+    RunProgress, RunQuery, RunRecord, RunRecords, RunStatus, RunStore, RunSummary, RunWatch, Scope,
+    SearchResults, ServerRef, ServerState, ServerStatus, ServerTransport, Share, Shares,
+    SingleWorker, StoreError, TextAnalyzer, TokenError, TokenHolder, TokenVerifier, Tool,
+    ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, UnknownAction, UnknownScope,
+    Vectors, Workers, fused,
 };
 pub use run::{
     Approvals, AskBefore, FirstCall, Limits, RunRequest, ServerUse, ToolChoice, UnknownOutcomes,
     Usage,
 };
+pub use statistics::{DurationCounter, DurationCounts, PoolUse, StoreStatistics};
 pub use time::Timestamp;
 pub use tool::{Effect, Image, InputFormat, ToolClaims, ToolKind, ToolOutput, ToolRef, ToolSpec};

@@ -44,6 +44,7 @@ impl Runs {
         }
         let began = Instant::now();
         let lease = workers.heartbeat().await?;
+        self.0.leases.note_heard(began);
         let (lease_end, _) = watch::channel(lease_end_of(began, lease.length));
         if self.0.leases.lease_end.set(lease_end).is_err() {
             return Ok(());
@@ -77,6 +78,7 @@ impl Runs {
     async fn heartbeat(&self) -> Result<(), StoreError> {
         let began = Instant::now();
         let lease = self.0.parts.workers.heartbeat().await?;
+        self.0.leases.note_heard(began);
         let Some(lease_end) = self.0.leases.lease_end.get() else { return Ok(()) };
         if *lease_end.borrow() < began {
             self.relinquish_lost_runs().await?;

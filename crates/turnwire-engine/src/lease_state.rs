@@ -25,6 +25,8 @@ pub(crate) struct LeaseState {
     pub(crate) stop: CancellationToken,
     /// End of the lease on all runs. Not set while the store is not shared.
     pub(crate) lease_end: OnceLock<watch::Sender<Instant>>,
+    /// Start of the last successful heartbeat.
+    heard_at: Mutex<Option<Instant>>,
     /// Number of runs taken over here.
     n_taken_over: AtomicU64,
     local_runs: LocalRuns,
@@ -56,6 +58,14 @@ impl LeaseState {
     /// Subscribes to the end of the lease.
     pub(crate) fn lease_end(&self) -> Option<watch::Receiver<Instant>> {
         self.lease_end.get().map(watch::Sender::subscribe)
+    }
+
+    pub(crate) fn note_heard(&self, began: Instant) {
+        *lock(&self.heard_at) = Some(began);
+    }
+
+    pub(crate) fn heard_at(&self) -> Option<Instant> {
+        *lock(&self.heard_at)
     }
 
     pub(crate) fn note_taken_over(&self) {

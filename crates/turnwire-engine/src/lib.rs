@@ -17,7 +17,7 @@
 //! * `takeover` continues a run of another worker. `lease_keeper` sends heartbeats, claims
 //!   abandoned runs and releases leases; `lease_state` is what it knows. `run_feed` follows the
 //!   runs of a tenant for lists and passes on `run_changes`. `capabilities` checks whether this worker can execute a
-//!   run. `status` reports on the engine.
+//!   run. `status` reports on the engine, and `observers` are told what runs record.
 //! * [`policy`] decides which calls need an approval. [`definition`] and `pinning` detect changed
 //!   tools. `concurrency` limits parallel calls. `work_time` measures a run against its time limit.
 //! * [`toolbox`], `compaction`, `deadline`, `depth`, `retry`, `sync` and [`failures`] are used by
@@ -48,6 +48,7 @@ pub mod live_run;
 pub mod memory;
 mod model_turn;
 mod model_wait;
+mod observers;
 mod output;
 mod pinning;
 pub mod policy;

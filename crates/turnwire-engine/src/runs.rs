@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
     ApiKeys, AuditLog, BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event,
-    EventStream, IncompleteReason, Journal, JournalError, Library, Model, NoToolServers,
+    EventStream, IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, Observer,
     RecordedEvent, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore, Seq, Shares,
     SingleWorker, StoreError, TenantId, Timestamp, ToolServers, Workers,
 };
@@ -34,6 +34,7 @@ use crate::{
     memory::{
         MemoryApiKeys, MemoryAuditLog, MemoryBlobStore, MemoryJournal, MemoryRunStore, MemoryShares,
     },
+    observers::Observers,
     policy::ApprovalPolicy,
     prompt_files::PromptFiles,
     run_changes::RunFeeds,
@@ -158,6 +159,7 @@ pub(crate) struct Engine {
     pub(crate) incomplete: Mutex<HashMap<IncompleteReason, u64>>,
     pub(crate) files: Arc<PromptFiles>,
     pub(crate) feeds: RunFeeds,
+    pub(crate) observers: Observers,
 }
 
 impl Runs {
@@ -179,7 +181,13 @@ impl Runs {
             statistics: Arc::default(),
             incomplete: Mutex::default(),
             feeds: RunFeeds::default(),
+            observers: Observers::default(),
         }))
+    }
+
+    /// Adds an observer. It is told about the runs that start or are taken over from now on.
+    pub fn observe_with(&self, observer: Arc<dyn Observer>) {
+        self.0.observers.add(observer);
     }
 
     /// Returns the tools of this process.
@@ -197,6 +205,11 @@ impl Runs {
     pub fn model_names(&self, tenant: &TenantId) -> impl Iterator<Item = &str> {
         let names = self.0.parts.models.keys().map(String::as_str);
         names.filter(|name| self.may_use_model(tenant, name))
+    }
+
+    /// Returns the names of all configured models, whoever may use them.
+    pub fn all_model_names(&self) -> impl Iterator<Item = &str> {
+        self.0.parts.models.keys().map(String::as_str)
     }
 
     /// Returns whether a model with this name exists for a tenant.

@@ -18,14 +18,15 @@ use tokio::{
 use tracing::{error, info, warn};
 use turnwire_contract::{
     ApprovalAnswer, Completeness, Created, Entry, Event, EventStream, Finish, FirstCall, ItemId,
-    JournalError, Model, NewRun, RecordedEvent, RunId, RunOutcome, RunRequest, Seq, StoreError,
-    Usage,
+    JournalError, Model, NewRun, ObservedRun, RecordedEvent, RunId, RunOutcome, RunRequest, Seq,
+    StoreError, Usage,
 };
 
 use crate::{
     clock_and_ids::ClockAndIds,
     failures,
     live_run::LiveRun,
+    observers::Watches,
     run_context::{DriveOutcome, RunContext},
     run_loop::drive,
     run_state::{RunState, item_prefix},
@@ -139,7 +140,10 @@ impl Runs {
             state.apply(&recorded.event);
         }
         let head = beginning.last().map_or(Seq::START, |last| last.seq);
-        let run = Arc::new(self.live_run(run_id, state, head).watched_by(watcher));
+        let mut observed = self.watches(&run_id, &request);
+        observed.note(&beginning);
+        let run = self.live_run(run_id, state, head).watched_by(watcher).observed_by(observed);
+        let run = Arc::new(run);
         let events = journal.read(run.tenant(), run.id(), Seq::START).await?;
         Ok((run, events))
     }
@@ -161,6 +165,17 @@ impl Runs {
             .stopped_with(&self.0.stop)
             .handed_over_with(&self.0.leave)
             .with_lease(self.0.leases.lease_end())
+    }
+
+    /// Returns what is told about a run.
+    pub(crate) fn watches(&self, run_id: &RunId, request: &Arc<RunRequest>) -> Watches {
+        let parts = &self.0.parts;
+        self.0.observers.watch(|| ObservedRun {
+            run_id,
+            request,
+            is_model_configured: parts.models.contains_key(&request.model),
+            servers: parts.servers.labels(&request.tenant),
+        })
     }
 
     /// Executes the run in its own task, to its end.

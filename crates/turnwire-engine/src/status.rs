@@ -1,10 +1,10 @@
 //! Status of the engine, for a server's health checks and metrics.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use turnwire_contract::{
     IncompleteReason, JournalError, JournalHead, RequestKey, RunId, RunOutcome, Seq, StoreError,
-    TenantId,
+    StoreStatistics, TenantId,
 };
 
 use crate::{
@@ -34,6 +34,16 @@ impl Runs {
     /// Returns the number of runs taken over from other workers.
     pub fn n_taken_over(&self) -> u64 {
         self.0.leases.n_taken_over()
+    }
+
+    /// Returns the time since the last successful heartbeat. `None` if the store is not shared.
+    pub fn heartbeat_age(&self) -> Option<Duration> {
+        self.0.leases.heard_at().map(|began| began.elapsed())
+    }
+
+    /// Returns what the store has counted about itself, if it counts.
+    pub fn store_statistics(&self) -> Option<StoreStatistics> {
+        self.0.parts.journal.statistics()
     }
 
     /// Returns the number of unreadable answer parts.

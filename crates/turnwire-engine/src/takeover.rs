@@ -172,6 +172,7 @@ impl Runs {
         let history = self.history_of(&record.request).await?;
         let mut state = RunState::new(run_id, Arc::clone(&record.request), history);
         let (mut head, mut work) = (Seq::START, RecordedWork::default());
+        let mut watches = self.watches(run_id, &record.request);
         let mut journal = match parts.journal.stored(tenant, run_id, Seq::START).await {
             Err(JournalError::NotFound(_)) => Box::pin(stream::empty()),
             read => read?,
@@ -179,11 +180,12 @@ impl Runs {
         while let Some(recorded) = journal.try_next().await? {
             state.apply(&recorded.event);
             work.note(&recorded, &state);
+            watches.recall(&recorded);
             head = recorded.seq;
         }
         let outcome = state.outcome().cloned();
         let run = self.live_run(run_id.clone(), state, head).having_worked(work.worked());
-        let run = Arc::new(run);
+        let run = Arc::new(run.observed_by(watches));
         if let Some(outcome) = outcome {
             // The journal has ended; only the conversation is missing.
             persist_end(&run, parts.store.as_ref(), outcome).await;

@@ -114,13 +114,15 @@ impl App {
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
         let auth = Auth::new(&options.auth, &runs);
         let admission = Admission::new(options.admission.clone());
+        let metrics = Metrics::new(runs.all_model_names());
+        runs.observe_with(metrics.observer());
         let parts = Parts {
             runs,
             library,
             options,
             auth,
             admission,
-            metrics: Metrics::default(),
+            metrics,
             readiness: Readiness::default(),
             tasks,
             closing,

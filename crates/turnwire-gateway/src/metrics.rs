@@ -1,6 +1,17 @@
-//! The metrics of the server.
+//! The metrics of the server. `docs/metrics.md` lists them; a test compares the two.
+//!
+//! Labels have the values of a fixed list or of the settings, never those of a request.
 
-use std::{fmt, sync::atomic::Ordering};
+mod runs;
+mod store;
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -10,12 +21,15 @@ use prometheus_client::{
         gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
-    registry::Registry,
+    registry::{Registry, Unit},
 };
+use turnwire_contract::{IncompleteReason, Observer};
 use turnwire_engine::Runs;
 use turnwire_surfaces::wire_json;
 
 use crate::limits::COUNTED;
+
+use self::{runs::RunMetrics, store::StoreMetrics};
 
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -31,12 +45,22 @@ pub(crate) struct Metrics {
     model_parts_skipped: Counter,
     limits_reached: Family<Limit, Counter>,
     runs_incomplete: Family<Reason, Counter>,
+    rejected: Family<CodeLabel, Counter>,
+    resumed: Counter,
+    heartbeat_age: Gauge<f64, AtomicU64>,
+    runs: RunMetrics,
+    store: Arc<StoreMetrics>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Limit {
     /// The setting, such as `limits.max_body_bytes`.
     limit: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CodeLabel {
+    code: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -64,6 +88,9 @@ struct DirectionLabel {
     direction: &'static str,
 }
 
+const RECEIVED: &str = "received";
+const SENT: &str = "sent";
+
 /// Direction of a message on the chat socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -73,8 +100,9 @@ pub(crate) enum Direction {
     Sent,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// The metrics of a server with these models.
+    pub(crate) fn new<'a>(models: impl Iterator<Item = &'a str>) -> Self {
         let mut registry = Registry::with_prefix("turnwire");
         let ws_messages = Family::default();
         let ws_bytes = Family::new_with_constructor(sizes as fn() -> Histogram);
@@ -101,6 +129,30 @@ impl Default for Metrics {
         let help = "Unreadable parts of model output that were skipped";
         registry.register("model_parts_skipped", help, model_parts_skipped.clone());
         let (limits_reached, runs_incomplete) = limits(&mut registry);
+        for direction in [RECEIVED, SENT] {
+            drop(ws_messages.get_or_create(&DirectionLabel { direction }));
+            drop(ws_bytes.get_or_create(&DirectionLabel { direction }));
+        }
+        for kind in ["sse", "ndjson", "socket"] {
+            drop(streams_open.get_or_create(&Kind { kind }));
+        }
+        let (rejected, resumed) = (Family::<CodeLabel, Counter>::default(), Counter::default());
+        drop(rejected.get_or_create(&CodeLabel { code: "store_unavailable" }));
+        let help = "Requests that got an error, by its code";
+        registry.register("requests_rejected", help, rejected.clone());
+        let help = "Streams over HTTP that went on after a frame that the client had";
+        registry.register("streams_resumed", help, resumed.clone());
+        let heartbeat_age = Gauge::default();
+        let help = "Time since the last heartbeat that the store accepted; 0 in memory";
+        registry.register_with_unit(
+            "heartbeat_age",
+            help,
+            Unit::Seconds,
+            Gauge::<f64, AtomicU64>::clone(&heartbeat_age),
+        );
+        let runs = RunMetrics::new(&mut registry, models);
+        let store = Arc::<StoreMetrics>::default();
+        registry.register_collector(Box::new(Arc::clone(&store)));
         Self {
             registry,
             ws_messages,
@@ -114,6 +166,11 @@ impl Default for Metrics {
             model_parts_skipped,
             limits_reached,
             runs_incomplete,
+            rejected,
+            resumed,
+            heartbeat_age,
+            runs,
+            store,
         }
     }
 }
@@ -130,7 +187,16 @@ fn limits(registry: &mut Registry) -> (Family<Limit, Counter>, Family<Reason, Co
     let runs_incomplete = Family::<Reason, Counter>::default();
     let help = "Runs that ended at a limit, by the reason in `incomplete_details`";
     registry.register("runs_incomplete", help, runs_incomplete.clone());
+    for reason in [IncompleteReason::MaxTurns, IncompleteReason::TimeLimit] {
+        drop(runs_incomplete.get_or_create(&Reason::of(reason)));
+    }
     (limits_reached, runs_incomplete)
+}
+
+impl Reason {
+    fn of(reason: IncompleteReason) -> Self {
+        Self { reason: wire_json(&reason).trim_matches('"').to_owned() }
+    }
 }
 
 /// Buckets from 64 bytes to 1 MiB.
@@ -139,6 +205,21 @@ fn sizes() -> Histogram {
 }
 
 impl Metrics {
+    /// What sees the events of runs.
+    pub(crate) fn observer(&self) -> Arc<dyn Observer> {
+        Arc::new(self.runs.clone())
+    }
+
+    /// Counts a request that got an error.
+    pub(crate) fn rejected(&self, code: &'static str) {
+        self.rejected.get_or_create(&CodeLabel { code }).inc();
+    }
+
+    /// Counts a stream that goes on after a frame that the client had.
+    pub(crate) fn resumed(&self) {
+        self.resumed.inc();
+    }
+
     /// Counts a stream of this kind until the returned value is dropped.
     pub(crate) fn stream(&self, kind: &'static str) -> OpenStream {
         let open = self.streams_open.get_or_create_owned(&Kind { kind });
@@ -177,10 +258,14 @@ impl Metrics {
     fn look_at(&self, runs: &Runs) {
         self.runs_live.set(i64::try_from(runs.n_live()).unwrap_or(i64::MAX));
         self.runs_taken_over.inner().store(runs.n_taken_over(), Ordering::Relaxed);
+        let heartbeat_age = runs.heartbeat_age().unwrap_or_default();
+        self.heartbeat_age.set(heartbeat_age.as_secs_f64());
+        if let Some(statistics) = runs.store_statistics() {
+            self.store.set(statistics);
+        }
         self.model_parts_skipped.inner().store(runs.n_skipped_parts(), Ordering::Relaxed);
         for (reason, n_runs) in runs.n_incomplete() {
-            let reason = wire_json(&reason).trim_matches('"').to_owned();
-            let counter = self.runs_incomplete.get_or_create(&Reason { reason });
+            let counter = self.runs_incomplete.get_or_create(&Reason::of(reason));
             counter.inner().store(n_runs, Ordering::Relaxed);
         }
     }
@@ -188,8 +273,8 @@ impl Metrics {
     /// Counts a message on the chat socket.
     pub(crate) fn ws_message(&self, direction: Direction, bytes: usize) {
         let direction = match direction {
-            Direction::Received => "received",
-            Direction::Sent => "sent",
+            Direction::Received => RECEIVED,
+            Direction::Sent => SENT,
         };
         let way = DirectionLabel { direction };
         self.ws_messages.get_or_create(&way).inc();

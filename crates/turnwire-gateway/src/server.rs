@@ -5,7 +5,7 @@ use std::{any::Any, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 use axum::{
     Extension, Router,
     extract::{DefaultBodyLimit, Request, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode, Uri, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
@@ -59,6 +59,11 @@ const MIN_HEADER_BYTES: usize = 8 * 1024;
 const RESERVE: usize = 64;
 /// Time for a connection that timed out to close by itself.
 const LEAVING_TIME: Duration = Duration::from_secs(5);
+
+/// Query parameters with the last frame that a client has.
+const CURSORS: [&str; 4] = ["after", "starting_after", "startIndex", "offset"];
+/// Media types of streams.
+const STREAMS: [&str; 2] = ["text/event-stream", "application/x-ndjson"];
 
 impl HttpLimits {
     fn times(&self) -> Times {
@@ -318,7 +323,7 @@ pub fn router(app: &App, limits: &HttpLimits) -> Router {
         .layer(RequestBodyTimeoutLayer::new(limits.body_pause))
         .layer(middleware::from_fn(move |request, next| auth::guard(auth.clone(), request, next)))
         .layer(CatchPanicLayer::custom(broken))
-        .layer(middleware::from_fn_with_state(app.clone(), count_limits))
+        .layer(middleware::from_fn_with_state(app.clone(), count))
         .layer(middleware::from_fn(connection::watch))
         .layer(middleware::from_fn(access_log::log))
         // Official clients show it, so that a person can name the request that failed.
@@ -337,11 +342,35 @@ fn broken(panic: Box<dyn Any + Send>) -> Response {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message).into_response()
 }
 
-/// The layer that counts limits that were reached.
-async fn count_limits(State(app): State<App>, request: Request, next: Next) -> Response {
+/// The layer that counts limits that were reached, errors and resumed streams.
+async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
+    let resumes = resumes(request.uri(), request.headers());
     let response = next.run(request).await;
     if let Some(LimitReached(limit)) = response.extensions().get() {
         app.metrics().limit_reached(limit);
     }
+    if let Some(access_log::ErrorCode(code)) = response.extensions().get() {
+        app.metrics().rejected(code);
+    }
+    if resumes && is_stream(response.headers()) {
+        app.metrics().resumed();
+    }
     response
+}
+
+/// Whether the client names the last frame that it has.
+fn resumes(uri: &Uri, headers: &HeaderMap) -> bool {
+    if headers.contains_key("last-event-id") {
+        return true;
+    }
+    let mut parameters = uri.query().unwrap_or_default().split('&');
+    parameters.any(|parameter| {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        CURSORS.contains(&name) && !["", "0", "-1"].contains(&value)
+    })
+}
+
+fn is_stream(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok());
+    content_type.is_some_and(|it| STREAMS.iter().any(|stream| it.starts_with(stream)))
 }

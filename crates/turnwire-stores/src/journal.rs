@@ -7,7 +7,7 @@ use futures::TryStreamExt;
 use tracing::warn;
 use turnwire_contract::{
     Event, EventStream, Journal, JournalError, JournalHead, RecordedEvent, RunEnd, RunId,
-    RunProgress, Seq, TenantId,
+    RunProgress, Seq, StoreStatistics, TenantId,
 };
 
 use crate::{
@@ -77,6 +77,18 @@ impl Journal for Store {
 
     async fn probe(&self) -> Result<(), JournalError> {
         self.0.writer.probe().await
+    }
+
+    fn statistics(&self) -> Option<StoreStatistics> {
+        let (writer, counters) = (&self.0.writer, &self.0.counters);
+        Some(StoreStatistics {
+            is_available: !self.0.outage.is_down(),
+            n_waiting: writer.n_waiting(),
+            stuck_for: writer.stuck_for(),
+            lag: self.0.tails.lag(),
+            pool: self.0.database.pool_use(),
+            ..counters.statistics()
+        })
     }
 
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), JournalError> {

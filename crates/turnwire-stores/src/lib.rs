@@ -58,6 +58,7 @@ mod shared_deletion;
 mod shared_pages;
 mod shares;
 mod start_run;
+mod statistics;
 mod store;
 mod sync;
 mod trust;

@@ -7,11 +7,13 @@
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use tokio::{sync::Notify, time::Instant};
-use turnwire_contract::{RecordedEvent, RunId, Seq, TenantId};
+use turnwire_contract::{
+    DurationCounter, DurationCounts, RecordedEvent, RunId, Seq, TenantId, Timestamp,
+};
 
 use crate::{
     pages::{Head, KnownHead, Page},
@@ -47,6 +49,8 @@ pub(crate) struct LiveTails {
     changed: Notify,
     /// Progress of the runs that are written here.
     progress: ProgressTable,
+    /// Delay of events that other workers have committed.
+    lag: DurationCounter,
 }
 
 #[derive(Debug)]
@@ -263,13 +267,23 @@ impl LiveTails {
         }
         let before = state.head;
         state.add(&page.events, page.bytes);
-        if state.head > before && state.written.take().is_some() {
+        let has_grown = state.head > before;
+        if has_grown && state.written.take().is_some() {
             // Another worker writes the run now.
             self.note_change(run_id, true);
         }
         drop(state);
+        if let Some(last) = page.events.last().filter(|_| has_grown) {
+            self.lag.note(now().since(last.at));
+        }
         tail.notified.notify_waiters();
         AddOutcome::Accepted
+    }
+
+    /// Returns the delay of events that other workers have committed. It is as exact as the clocks
+    /// of the workers agree.
+    pub(crate) fn lag(&self) -> DurationCounts {
+        self.lag.counts()
     }
 
     /// Drops idle runs without readers.
@@ -279,6 +293,11 @@ impl LiveTails {
         };
         lock(&self.by_run).retain(|_, tail| !is_idle(&lock(&tail.state)));
     }
+}
+
+fn now() -> Timestamp {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
 }
 
 impl RunTail {

@@ -24,6 +24,11 @@ impl Availability {
         Self { server, is_away: AtomicBool::new(false) }
     }
 
+    /// Returns whether the server is known to be unavailable.
+    pub(crate) fn is_down(&self) -> bool {
+        self.is_away.load(Ordering::Relaxed)
+    }
+
     /// Logs once that the server is unavailable.
     pub(crate) fn mark_down(&self, words: &str) {
         if !self.is_away.swap(true, Ordering::Relaxed) {

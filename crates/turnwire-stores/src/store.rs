@@ -27,6 +27,7 @@ use crate::{
     },
     outage::Availability,
     pages::Source,
+    statistics::{Counters, TimedBatchWriter},
     writer::{
         BatchWriter, CommitNotifier, IsolatedWriter, PostgresBatchWriter, SqliteBatchWriter,
         Writer, WriterHandle,
@@ -98,6 +99,7 @@ pub(crate) struct Inner {
     pub(crate) deletions: DeletionQueue,
     pub(crate) audit: AuditQueue,
     pub(crate) outage: Arc<Availability>,
+    pub(crate) counters: Arc<Counters>,
     /// Notified when this process has changed what a list says about a run.
     pub(crate) summarized: Notify,
     /// All background tasks. `stop` ends them.
@@ -143,6 +145,7 @@ impl Store {
         let builder = StoreBuilder {
             worker: format!("worker_{}", uuid::Uuid::new_v4().simple()),
             outage: Arc::new(Availability::of("database")),
+            counters: Arc::default(),
             tails: Arc::default(),
             follower: Arc::default(),
             work: Arc::default(),
@@ -182,6 +185,7 @@ struct StoreBuilder {
     follower: Arc<Follower>,
     work: Arc<Notify>,
     outage: Arc<Availability>,
+    counters: Arc<Counters>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -217,6 +221,7 @@ impl StoreBuilder {
             deletions: DeletionQueue::default(),
             audit: AuditQueue::default(),
             outage: self.outage,
+            counters: self.counters,
             summarized: Notify::new(),
             tasks: self.tasks,
             _stops_when_dropped: self.stop.clone().drop_guard(),
@@ -298,17 +303,23 @@ impl StoreBuilder {
 
     fn journal(&self, notifies: bool) -> Box<dyn BatchWriter> {
         let worker = self.worker.clone();
-        match &self.postgres {
+        let writer: Box<dyn BatchWriter> = match &self.postgres {
             Some(postgres) => Box::new(PostgresBatchWriter::new(postgres, worker, notifies)),
             None => Box::new(SqliteBatchWriter::new(Arc::clone(&self.database), worker)),
-        }
+        };
+        Box::new(TimedBatchWriter::new(writer, Arc::clone(&self.counters)))
     }
 }
 
 /// Deletes old data periodically while the store is open.
 async fn retention_loop(store: Weak<Inner>) {
     while let Some(inner) = store.upgrade() {
-        match Store(inner).forget_old_runs().await {
+        let counters = Arc::clone(&inner.counters);
+        let forgotten = Store(inner).forget_old_runs().await;
+        if let Ok(n_forgotten) = forgotten {
+            counters.note_cleaned(n_forgotten);
+        }
+        match forgotten {
             Ok(0) => {}
             Ok(n_forgotten) => info!(n_forgotten, "expired runs deleted"),
             Err(error) => warn!(%error, "retention failed, retried later"),

@@ -5,7 +5,7 @@ use std::{pin::Pin, sync::Arc};
 use async_trait::async_trait;
 use futures::{Stream, StreamExt, TryStreamExt};
 
-use crate::{Entry, RecordedEvent, RunId, RunOutcome, Seq, TenantId};
+use crate::{Entry, RecordedEvent, RunId, RunOutcome, Seq, StoreStatistics, TenantId};
 
 /// Events in order, as they become visible.
 pub type EventStream =
@@ -88,6 +88,11 @@ pub trait Journal: Send + Sync {
     /// Writes to the journal, and returns when the write has succeeded. Used as a health check.
     async fn probe(&self) -> Result<(), JournalError> {
         Ok(())
+    }
+
+    /// Returns what the store has counted about itself, if it counts.
+    fn statistics(&self) -> Option<StoreStatistics> {
+        None
     }
 
     /// Deletes all events of a run. Does nothing if there are none.

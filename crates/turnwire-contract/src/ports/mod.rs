@@ -12,6 +12,7 @@ mod indexing;
 mod journal;
 mod library;
 mod model;
+mod observer;
 mod pins;
 mod ranking;
 mod run_listing;
@@ -41,6 +42,7 @@ pub use library::{
     FileUpload, Files, FoundChunk, Indexing, Library, LibraryError, Query, SearchResults,
 };
 pub use model::{Finish, Model, ModelError, ModelPart, ModelStream, Prompt};
+pub use observer::{ObservedRun, Observer, RunWatch};
 pub use pins::{PinnedTool, Pins};
 pub use ranking::{RANKED, fused};
 pub use run_listing::{

@@ -28,7 +28,8 @@ use turnwire_contract::{
 };
 
 use crate::{
-    clock_and_ids::ClockAndIds, failures, run_state::RunState, sync::lock, work_time::WorkTime,
+    clock_and_ids::ClockAndIds, failures, observers::Watches, run_state::RunState, sync::lock,
+    work_time::WorkTime,
 };
 
 mod people;
@@ -45,9 +46,8 @@ pub struct LiveRun {
     journal: Arc<dyn Journal>,
     clock_and_ids: Arc<ClockAndIds>,
     waiting: Mutex<PendingBatch>,
-    /// Seq of the last durable event. Locked during an append, so that other events form the next
-    /// batch.
-    committed: tokio::sync::Mutex<Seq>,
+    /// What is durable. Locked during an append, so that other events form the next batch.
+    committed: tokio::sync::Mutex<Committed>,
     state: Mutex<RunState>,
     /// Work time of the run, with a notification when it starts or stops waiting for people.
     worked: Mutex<WorkTime>,
@@ -72,6 +72,14 @@ pub struct LiveRun {
     watcher: Option<Watcher>,
 }
 
+/// The durable part of a run.
+struct Committed {
+    /// Seq of the last durable event.
+    last: Seq,
+    /// Who is told about the events, in their order.
+    watches: Watches,
+}
+
 /// Events that have a seq but are not durable yet.
 #[derive(Debug)]
 struct PendingBatch {
@@ -81,8 +89,8 @@ struct PendingBatch {
     /// Why the journal rejected an event. After that, only the end is recorded.
     rejected: Option<String>,
     events: Vec<Arc<RecordedEvent>>,
-    /// Stored together with the end event.
-    ending: Option<RunEnd>,
+    /// Stored together with the end event. Boxed, because few runs are about to end.
+    ending: Option<Box<RunEnd>>,
 }
 
 async fn retry_while_unavailable<T, E: StoreFailure, F>(ask: impl Fn() -> F) -> Result<T, E>
@@ -169,7 +177,10 @@ impl LiveRun {
                 events: Vec::new(),
                 ending: None,
             }),
-            committed: tokio::sync::Mutex::new(head),
+            committed: tokio::sync::Mutex::new(Committed {
+                last: head,
+                watches: Watches::default(),
+            }),
             worked: Mutex::new(WorkTime::begin(Duration::ZERO, state.asks_people())),
             paused: Notify::new(),
             state: Mutex::new(state),
@@ -191,6 +202,12 @@ impl LiveRun {
     /// Attaches an observer that sees a tool's start before the tool runs.
     pub fn watched_by(mut self, watcher: Option<watch::Receiver<Seq>>) -> Self {
         self.watcher = watcher.map(|seen| Watcher { seen, is_slow: AtomicBool::new(false) });
+        self
+    }
+
+    /// Attaches what observers are told through.
+    pub(crate) fn observed_by(mut self, watches: Watches) -> Self {
+        self.committed.get_mut().watches = watches;
         self
     }
 
@@ -290,14 +307,14 @@ impl LiveRun {
 
     async fn commit_end(&self, closing: Vec<Event>, ending: RunEnd) -> Result<Seq, JournalError> {
         lock(&self.waiting).rejected = None;
-        let seq = self.assign_seqs(closing, Some(ending))?;
+        let seq = self.assign_seqs(closing, Some(Box::new(ending)))?;
         self.commit_up_to(seq).await
     }
 
     /// Waits until all events up to `seq` are durable.
     async fn commit_up_to(&self, seq: Seq) -> Result<Seq, JournalError> {
         let mut committed = self.committed.lock().await;
-        if *committed >= seq {
+        if committed.last >= seq {
             // Another batch included this event.
             return Ok(seq);
         }
@@ -309,16 +326,17 @@ impl LiveRun {
             // Another batch included this event and failed; the run is lost.
             return Err(self.lost_at(seq));
         };
+        committed.watches.append_begins();
         let appended = match ending {
             None => self.journal.append(&self.tenant, batch.clone()).await.map(|()| false),
-            Some(ending) => self.journal.append_end(&self.tenant, batch.clone(), ending).await,
+            Some(ending) => self.journal.append_end(&self.tenant, batch.clone(), *ending).await,
         };
         match appended {
             Ok(true) => self.ending_is_stored.store(true, Ordering::Release),
             Ok(false) => {}
             Err(error) => {
                 if let JournalError::Rejected { reason, .. } = &error {
-                    self.take_back(&batch, *committed, reason);
+                    self.take_back(&batch, committed.last, reason);
                 }
                 return Err(error);
             }
@@ -332,7 +350,8 @@ impl LiveRun {
         if lock(&self.worked).pause(asks_people) {
             self.paused.notify_one();
         }
-        *committed = last;
+        committed.watches.note(&batch);
+        committed.last = last;
         Ok(seq)
     }
 
@@ -357,7 +376,11 @@ impl LiveRun {
         }
     }
 
-    fn assign_seqs(&self, events: Vec<Event>, ending: Option<RunEnd>) -> Result<Seq, JournalError> {
+    fn assign_seqs(
+        &self,
+        events: Vec<Event>,
+        ending: Option<Box<RunEnd>>,
+    ) -> Result<Seq, JournalError> {
         let at = self.clock_and_ids.now();
         let mut waiting = lock(&self.waiting);
         if let Some(reason) = waiting.rejected.clone() {

@@ -30,6 +30,7 @@ mod health;
 mod idempotency;
 mod lifecycle;
 mod mcp_servers;
+mod metrics;
 mod native;
 mod openapi;
 mod reading;

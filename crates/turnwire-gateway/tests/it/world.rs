@@ -42,6 +42,7 @@ pub(crate) struct Plan {
     servers: FakeServers,
     other_servers: Option<Arc<dyn ToolServers>>,
     other_model: Option<Arc<dyn Model>>,
+    any_model: Option<Arc<dyn Model>>,
     wrap_tool: Box<WrapTool>,
     store: Option<Arc<dyn RunStore>>,
     log: Option<Arc<dyn Journal>>,
@@ -67,6 +68,7 @@ impl Plan {
             servers,
             other_servers: None,
             other_model: None,
+            any_model: None,
             wrap_tool: Box::new(|tool| tool),
             store: None,
             log: None,
@@ -81,6 +83,12 @@ impl Plan {
     /// A model that is not scripted.
     pub(crate) fn only_model(mut self, model: Arc<dyn Model>) -> Self {
         self.other_model = Some(model);
+        self
+    }
+
+    /// A model for all other names.
+    pub(crate) fn any_model(mut self, model: Arc<dyn Model>) -> Self {
+        self.any_model = Some(model);
         self
     }
 
@@ -174,6 +182,7 @@ impl Plan {
             tools,
             library: Some(library.clone()),
             models,
+            any_model: self.any_model,
             servers: self.other_servers.unwrap_or_else(|| Arc::new(self.servers)),
             workers: self.workers.unwrap_or(usual.workers),
             audit: self.audit.unwrap_or(usual.audit),

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use turnwire_contract::TenantId;
+use turnwire_contract::{PoolUse, TenantId};
 
 mod library_dialect;
 mod postgres;
@@ -32,6 +32,11 @@ pub(crate) trait Database: Send + Sync {
 
     /// Executes one statement in its own transaction.
     async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError>;
+
+    /// Returns the use of the connections.
+    fn pool_use(&self) -> PoolUse {
+        PoolUse::default()
+    }
 
     async fn close(&self);
 }
@@ -115,6 +120,12 @@ impl Row {
             other => Err(unexpected(n, other)),
         }
     }
+}
+
+/// Returns the use of a pool with `open` connections, of which `idle` are not in use.
+fn pool_use_of(open: u32, idle: usize, max: u32) -> PoolUse {
+    let idle = u32::try_from(idle).unwrap_or(u32::MAX).min(open);
+    PoolUse { busy: open - idle, idle, max }
 }
 
 fn unexpected(n: usize, found: Option<&Column>) -> DatabaseError {

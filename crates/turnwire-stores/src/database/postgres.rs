@@ -10,12 +10,11 @@ use sqlx::{
     query::Query,
 };
 use tokio::time::{Instant, timeout};
-
 use turnwire_contract::TenantId;
 
 use super::{
-    Column, Database, DatabaseError, Dialect, Row, STATEMENT_TIMEOUT, Transaction, Value,
-    library_dialect,
+    Column, Database, DatabaseError, Dialect, PoolUse, Row, STATEMENT_TIMEOUT, Transaction, Value,
+    library_dialect, pool_use_of,
     tenant_role::{ACT_AS_OWNER, TenantRole, run, tenant_of},
 };
 
@@ -247,6 +246,11 @@ impl DedicatedConnection {
 impl Database for PostgresDatabase {
     fn dialect(&self) -> &'static Dialect {
         &DIALECT
+    }
+
+    fn pool_use(&self) -> PoolUse {
+        let (pool, max) = (&self.pool, self.pool.options().get_max_connections());
+        pool_use_of(pool.size(), pool.num_idle(), max)
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>, DatabaseError> {

@@ -15,8 +15,8 @@ use sqlx::{
 };
 
 use super::{
-    Column, Database, DatabaseError, Dialect, Row, STATEMENT_TIMEOUT, Transaction, Value,
-    library_dialect,
+    Column, Database, DatabaseError, Dialect, PoolUse, Row, STATEMENT_TIMEOUT, Transaction, Value,
+    library_dialect, pool_use_of,
 };
 
 /// How long to wait for a write lock of another process.
@@ -132,6 +132,12 @@ pub(crate) fn private_file() -> std::fs::OpenOptions {
 impl Database for SqliteDatabase {
     fn dialect(&self) -> &'static Dialect {
         &DIALECT
+    }
+
+    fn pool_use(&self) -> PoolUse {
+        let (one, other) = (&self.writing, &self.reading);
+        let max = one.options().get_max_connections() + other.options().get_max_connections();
+        pool_use_of(one.size() + other.size(), one.num_idle() + other.num_idle(), max)
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>, DatabaseError> {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use turnwire_contract::{
     ApiKey, ApiKeys, AuditLog, AuditQuery, BlobId, BlobStore, CollectionId, CollectionNotes,
     CollectionRecord, Collections, ConversationId, ConversationRecord, Conversations, Entries,
-    Entry, FileId, FileRecord, Files, Item, ItemId, Journal, NewRun, PinnedTool, Pins, RequestKey,
+    Entry, FileId, FileRecord, Files, Item, ItemId, Journal, NewRun, PinnedTool, Pins, PoolUse, RequestKey,
     RunFilter, RunId, RunQuery, RunRecords, RunRequest, Seq, Share, Shares, Timestamp,
 };
 use turnwire_testkit::{conformance::library::Plainly, services};
@@ -164,6 +164,10 @@ struct ForgetfulTransaction(Box<dyn Transaction>);
 impl Database for Forgetful {
     fn dialect(&self) -> &'static Dialect {
         self.0.dialect()
+    }
+
+    fn pool_use(&self) -> PoolUse {
+        self.0.pool_use()
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>, DatabaseError> {

@@ -12,7 +12,10 @@
 use std::{
     collections::{HashSet, VecDeque},
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -96,6 +99,11 @@ impl Job {
         self.events.first().map_or(Seq::START, |first| first.seq)
     }
 
+    /// Returns the number of events.
+    pub(crate) fn n_events(&self) -> usize {
+        self.events.len()
+    }
+
     fn end(&self) -> Option<EndOfRun<'_>> {
         Some((&self.tenant, &self.run_id, self.ending.as_ref()?))
     }
@@ -136,6 +144,23 @@ pub(crate) trait BatchWriter: Send {
 pub(crate) struct WriterHandle {
     requests: mpsc::Sender<Request>,
     at_work_since: AtWorkSince,
+    n_waiting: Arc<AtomicU64>,
+}
+
+/// Counts an append until it is answered.
+struct Waiting(Arc<AtomicU64>);
+
+impl Waiting {
+    fn begin(n_waiting: &Arc<AtomicU64>) -> Self {
+        n_waiting.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(n_waiting))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Start of the current batch, if there is one.
@@ -158,8 +183,14 @@ impl WriterHandle {
         let (progress, new_run) = (progress.map(Box::new), new_run.map(Box::new));
         let job =
             Job { tenant, run_id, tag, events, rows, bytes, ending, progress, new_run, answer };
+        let _waiting = Waiting::begin(&self.n_waiting);
         self.requests.send(Request::Append(job)).await.map_err(|_| closed())?;
         answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Returns the number of appends whose callers wait.
+    pub(crate) fn n_waiting(&self) -> u64 {
+        self.n_waiting.load(Ordering::Relaxed)
     }
 
     /// Returns how long the current batch has been in progress.
@@ -211,7 +242,11 @@ impl Writer {
     ) -> (WriterHandle, Self) {
         let (sender, requests) = mpsc::channel(QUEUE);
         let at_work_since = AtWorkSince::default();
-        let handle = WriterHandle { requests: sender, at_work_since: Arc::clone(&at_work_since) };
+        let handle = WriterHandle {
+            requests: sender,
+            at_work_since: Arc::clone(&at_work_since),
+            n_waiting: Arc::default(),
+        };
         let writer = Self {
             requests,
             waiting: VecDeque::new(),

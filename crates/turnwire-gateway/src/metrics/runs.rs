@@ -1,0 +1,442 @@
+//! Metrics of runs: a projection of their events as this process records them.
+//!
+//! Labels have the values of a fixed list or of the settings. A name that a client or a model made
+//! up is counted as [`OTHER`], so that nobody can create series.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Registry, Unit},
+};
+use turnwire_contract::{
+    CallId, DiscoveryOutcome, Event, Finish, ObservedRun, Observer, RecordedEvent, RunOutcome,
+    RunWatch, Timestamp, ToolKind, ToolOutcome, ToolRef, Usage,
+};
+use turnwire_engine::failures;
+
+/// Label of models and servers that are not in the settings.
+const OTHER: &str = "other";
+/// Billionths in one unit of the operator's currency.
+const NANOS: f64 = 1e9;
+
+/// The families, shared by the watches of all runs.
+#[derive(Debug, Clone)]
+pub(crate) struct RunMetrics(Arc<Families>);
+
+#[derive(Debug)]
+struct Families {
+    started: Counter,
+    finished: Family<OutcomeLabel, Counter>,
+    failed: Family<CodeLabel, Counter>,
+    durations: Histogram,
+    turns: Family<TurnLabels, Counter>,
+    turn_durations: Family<ModelLabel, Histogram>,
+    turn_retries: Family<ModelLabel, Counter>,
+    first_tokens: Family<ModelLabel, Histogram>,
+    tokens: Family<TokenLabels, Counter>,
+    cost: Family<ModelLabel, Counter<f64, AtomicU64>>,
+    calls: Family<CallOutcomeLabels, Counter>,
+    call_durations: Family<CallLabels, Histogram>,
+    call_retries: Family<CallLabels, Counter>,
+    listings: Family<ListingLabels, Counter>,
+    approvals: Counter,
+    appends: Histogram,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CodeLabel {
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModelLabel {
+    model: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TurnLabels {
+    model: String,
+    finish: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TokenLabels {
+    model: String,
+    r#type: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    kind: &'static str,
+    server: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallOutcomeLabels {
+    kind: &'static str,
+    server: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ListingLabels {
+    server: String,
+    outcome: &'static str,
+}
+
+/// Buckets from 10 ms to 5 minutes.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.01, 2.0, 16))
+}
+
+impl RunMetrics {
+    /// Registers the families. Those of `models` exist from the start, so that a rate has a value
+    /// before the first run.
+    pub(super) fn new<'a>(registry: &mut Registry, models: impl Iterator<Item = &'a str>) -> Self {
+        let families = Families {
+            started: Counter::default(),
+            finished: Family::default(),
+            failed: Family::default(),
+            durations: Histogram::new(exponential_buckets(0.1, 2.0, 16)),
+            turns: Family::default(),
+            turn_durations: Family::new_with_constructor(seconds as fn() -> Histogram),
+            turn_retries: Family::default(),
+            first_tokens: Family::new_with_constructor(seconds as fn() -> Histogram),
+            tokens: Family::default(),
+            cost: Family::default(),
+            calls: Family::default(),
+            call_durations: Family::new_with_constructor(seconds as fn() -> Histogram),
+            call_retries: Family::default(),
+            listings: Family::default(),
+            approvals: Counter::default(),
+            appends: Histogram::new(exponential_buckets(0.0005, 2.0, 14)),
+        };
+        families.register(registry);
+        families.begin_with(models);
+        Self(Arc::new(families))
+    }
+}
+
+impl Families {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("runs_started", "Runs started here", self.started.clone());
+        let help = "Runs that ended here, by outcome";
+        registry.register("runs_finished", help, self.finished.clone());
+        let help = "Runs that failed here, by error code";
+        registry.register("runs_failed", help, self.failed.clone());
+        let help = "Time from the creation of a run to its end";
+        registry.register_with_unit("run_duration", help, Unit::Seconds, self.durations.clone());
+        let help = "Finished answers of models, by model and by why the model stopped";
+        registry.register("turns", help, self.turns.clone());
+        let help = "Duration of an answer of a model, retries included";
+        let durations = self.turn_durations.clone();
+        registry.register_with_unit("turn_duration", help, Unit::Seconds, durations);
+        let help = "Failed requests to models that were repeated";
+        registry.register("turn_retries", help, self.turn_retries.clone());
+        let help = "Time from the request to a model to the first part of its answer";
+        let first_tokens = self.first_tokens.clone();
+        registry.register_with_unit("time_to_first_token", help, Unit::Seconds, first_tokens);
+        registry.register("tokens", "Tokens used, by model and type", self.tokens.clone());
+        let help = "Cost of models, in the operator's currency";
+        registry.register("cost", help, self.cost.clone());
+        let help = "Tool calls that ended, by kind of tool, server and outcome";
+        registry.register("tool_calls", help, self.calls.clone());
+        let help = "Execution time of tool calls that were started";
+        let durations = self.call_durations.clone();
+        registry.register_with_unit("tool_call_duration", help, Unit::Seconds, durations);
+        let help = "Failed tool calls that were repeated";
+        registry.register("tool_call_retries", help, self.call_retries.clone());
+        let help = "Requests to tool servers for their tools, by server and outcome";
+        registry.register("tool_listings", help, self.listings.clone());
+        let help = "Calls that waited for a person's approval";
+        registry.register("approvals_requested", help, self.approvals.clone());
+        let help = "Time from the append of events to their being durable";
+        registry.register_with_unit("journal_append", help, Unit::Seconds, self.appends.clone());
+    }
+
+    fn begin_with<'a>(&self, models: impl Iterator<Item = &'a str>) {
+        for outcome in ["completed", "incomplete", "failed", "cancelled"] {
+            drop(self.finished.get_or_create(&OutcomeLabel { outcome }));
+        }
+        for code in failures::CODES.into_iter().chain([OTHER]) {
+            drop(self.failed.get_or_create(&CodeLabel { code }));
+        }
+        for model in models.chain([OTHER]).map(str::to_owned) {
+            let label = ModelLabel { model: model.clone() };
+            drop(self.turn_durations.get_or_create(&label));
+            drop(self.turn_retries.get_or_create(&label));
+            drop(self.first_tokens.get_or_create(&label));
+            drop(self.cost.get_or_create(&label));
+            for finish in [Finish::Answered, Finish::CalledTools, Finish::Interrupted] {
+                let (model, finish) = (model.clone(), finish_name(finish));
+                drop(self.turns.get_or_create(&TurnLabels { model, finish }));
+            }
+            self.count_tokens(&model, &Usage::default());
+        }
+        for kind in [ToolKind::Function, ToolKind::Mcp] {
+            let server = if kind == ToolKind::Mcp { OTHER } else { "" }.to_owned();
+            let labels = CallLabels { kind: kind_name(kind), server };
+            drop(self.call_durations.get_or_create(&labels));
+            drop(self.call_retries.get_or_create(&labels));
+            for outcome in ["succeeded", "failed"] {
+                drop(self.calls.get_or_create(&labels.clone().ended(outcome)));
+            }
+        }
+        for outcome in ["listed", "failed"] {
+            let server = OTHER.to_owned();
+            drop(self.listings.get_or_create(&ListingLabels { server, outcome }));
+        }
+    }
+
+    fn count_tokens(&self, model: &str, usage: &Usage) {
+        let counts = [
+            ("input", usage.input_tokens),
+            ("cached", usage.cached_tokens),
+            ("output", usage.output_tokens),
+            ("reasoning", usage.reasoning_tokens),
+        ];
+        for (r#type, n) in counts {
+            let labels = TokenLabels { model: model.to_owned(), r#type };
+            self.tokens.get_or_create(&labels).inc_by(n);
+        }
+    }
+}
+
+impl CallLabels {
+    fn ended(self, outcome: &'static str) -> CallOutcomeLabels {
+        CallOutcomeLabels { kind: self.kind, server: self.server, outcome }
+    }
+}
+
+impl Observer for RunMetrics {
+    fn watch(&self, run: ObservedRun<'_>) -> Box<dyn RunWatch> {
+        let is_named = run.is_model_configured;
+        let mut servers: BTreeSet<String> = run.servers.into_iter().collect();
+        // A request may give a server of its own a label of the settings.
+        servers.retain(|label| run.request.server(label).url.is_none());
+        Box::new(Watch {
+            families: Arc::clone(&self.0),
+            model: if is_named { run.request.model.clone() } else { OTHER.to_owned() },
+            servers,
+            queued_at: None,
+            turn: None,
+            calls: HashMap::new(),
+        })
+    }
+}
+
+/// What is counted about one run.
+struct Watch {
+    families: Arc<Families>,
+    model: String,
+    /// Labels that the settings have.
+    servers: BTreeSet<String>,
+    queued_at: Option<Timestamp>,
+    turn: Option<OpenTurn>,
+    /// The calls that have not ended.
+    calls: HashMap<CallId, CallLabels>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct OpenTurn {
+    began: Timestamp,
+    has_spoken: bool,
+}
+
+impl Watch {
+    /// Follows the run, and returns the start of the turn if this is its first part.
+    fn follow(&mut self, recorded: &RecordedEvent) -> Option<Timestamp> {
+        match &recorded.event {
+            Event::RunQueued { .. } => self.queued_at = Some(recorded.at),
+            // Turn 0 is not a model's: it has the calls of the request.
+            Event::TurnStarted { turn } if *turn > 0 => {
+                self.turn = Some(OpenTurn { began: recorded.at, has_spoken: false });
+            }
+            Event::TurnAbandoned { .. } => self.turn = None,
+            Event::CallAnnounced { call_id, tool, .. } => {
+                self.calls.insert(call_id.clone(), self.labels(tool));
+                return self.first_part();
+            }
+            Event::TextAdded { .. } | Event::RefusalAdded { .. } | Event::ReasoningAdded { .. } => {
+                return self.first_part();
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Forgets what has ended.
+    fn forget(&mut self, recorded: &RecordedEvent) {
+        match &recorded.event {
+            Event::TurnFinished { .. } => self.turn = None,
+            Event::ToolFinished { call_id, .. } => drop(self.calls.remove(call_id)),
+            _ => {}
+        }
+    }
+
+    fn first_part(&mut self) -> Option<Timestamp> {
+        let turn = self.turn.as_mut().filter(|turn| !turn.has_spoken)?;
+        turn.has_spoken = true;
+        Some(turn.began)
+    }
+
+    fn labels(&self, tool: &ToolRef) -> CallLabels {
+        let server = tool.server.as_deref().map(|label| self.server(label)).unwrap_or_default();
+        CallLabels { kind: kind_name(tool.kind), server }
+    }
+
+    fn server(&self, label: &str) -> String {
+        self.servers.get(label).cloned().unwrap_or_else(|| OTHER.to_owned())
+    }
+
+    fn model(&self) -> ModelLabel {
+        ModelLabel { model: self.model.clone() }
+    }
+
+    fn turn_finished(&self, at: Timestamp, finish: Finish, usage: &Usage) {
+        let Some(turn) = self.turn else { return };
+        let (families, model) = (&self.families, self.model.clone());
+        families.turns.get_or_create(&TurnLabels { model, finish: finish_name(finish) }).inc();
+        observe(&families.turn_durations.get_or_create(&self.model()), at.since(turn.began));
+        families.count_tokens(&self.model, usage);
+        #[expect(clippy::cast_precision_loss, reason = "a metric is rounded anyway")]
+        let cost = usage.cost_nanos.unwrap_or(0) as f64 / NANOS;
+        families.cost.get_or_create(&self.model()).inc_by(cost);
+    }
+
+    fn call_finished(&self, call_id: &CallId, outcome: &ToolOutcome, duration_ms: u64) {
+        let Some(labels) = self.calls.get(call_id) else { return };
+        let families = &self.families;
+        families.calls.get_or_create(&labels.clone().ended(call_outcome(outcome))).inc();
+        if duration_ms > 0 {
+            let duration = Duration::from_millis(duration_ms);
+            observe(&families.call_durations.get_or_create(labels), duration);
+        }
+    }
+}
+
+impl RunWatch for Watch {
+    fn recall(&mut self, recorded: &RecordedEvent) {
+        self.follow(recorded);
+        self.forget(recorded);
+    }
+
+    fn note(&mut self, recorded: &RecordedEvent) {
+        if let Some(began) = self.follow(recorded) {
+            let first_tokens = self.families.first_tokens.get_or_create(&self.model());
+            observe(&first_tokens, recorded.at.since(began));
+        }
+        let families = &self.families;
+        match &recorded.event {
+            Event::RunStarted => drop(families.started.inc()),
+            Event::TurnRetried { .. } => {
+                families.turn_retries.get_or_create(&self.model()).inc();
+            }
+            Event::TurnFinished { finish, usage, .. } => {
+                self.turn_finished(recorded.at, *finish, usage);
+            }
+            Event::ToolRetried { call_id, .. } => {
+                if let Some(labels) = self.calls.get(call_id) {
+                    families.call_retries.get_or_create(labels).inc();
+                }
+            }
+            Event::ToolFinished { call_id, outcome, duration_ms } => {
+                self.call_finished(call_id, outcome, *duration_ms);
+            }
+            Event::ApprovalRequested { .. } => drop(families.approvals.inc()),
+            Event::ToolsDiscovered { server, outcome, .. } => {
+                let outcome = match outcome {
+                    DiscoveryOutcome::Listed { .. } => "listed",
+                    DiscoveryOutcome::Failed { .. } => "failed",
+                };
+                let server = self.server(server);
+                families.listings.get_or_create(&ListingLabels { server, outcome }).inc();
+            }
+            Event::RunFinished { outcome, .. } => {
+                if let RunOutcome::Failed { failure } = outcome {
+                    let code = known_code(&failure.code);
+                    families.failed.get_or_create(&CodeLabel { code }).inc();
+                }
+                let outcome = run_outcome(outcome);
+                families.finished.get_or_create(&OutcomeLabel { outcome }).inc();
+                if let Some(queued_at) = self.queued_at {
+                    observe(&families.durations, recorded.at.since(queued_at));
+                }
+            }
+            _ => {}
+        }
+        self.forget(recorded);
+    }
+
+    fn appended(&mut self, after: Duration) {
+        observe(&self.families.appends, after);
+    }
+}
+
+fn observe(histogram: &Histogram, duration: Duration) {
+    histogram.observe(duration.as_secs_f64());
+}
+
+/// The code, if it is one of the engine. A journal of a newer version may have others.
+fn known_code(code: &str) -> &'static str {
+    failures::CODES.into_iter().find(|known| *known == code).unwrap_or(OTHER)
+}
+
+fn run_outcome(outcome: &RunOutcome) -> &'static str {
+    match outcome {
+        RunOutcome::Completed => "completed",
+        RunOutcome::Incomplete { .. } => "incomplete",
+        RunOutcome::Failed { .. } => "failed",
+        RunOutcome::Cancelled => "cancelled",
+    }
+}
+
+fn call_outcome(outcome: &ToolOutcome) -> &'static str {
+    match outcome {
+        ToolOutcome::Succeeded { .. } => "succeeded",
+        ToolOutcome::Failed { .. } => "failed",
+        ToolOutcome::TimedOut { .. } => "timed_out",
+        ToolOutcome::Cancelled => "cancelled",
+        ToolOutcome::Denied { .. } => "denied",
+        ToolOutcome::InvalidArguments { .. } => "invalid_arguments",
+        ToolOutcome::NotFound { .. } => "not_found",
+        ToolOutcome::Skipped { .. } => "skipped",
+        ToolOutcome::OutcomeUnknown { .. } => "outcome_unknown",
+    }
+}
+
+fn finish_name(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Answered => "answered",
+        Finish::CalledTools => "called_tools",
+        Finish::Length => "length",
+        Finish::ContentFilter => "content_filter",
+        Finish::Interrupted => "interrupted",
+    }
+}
+
+fn kind_name(kind: ToolKind) -> &'static str {
+    match kind {
+        ToolKind::Function => "function",
+        ToolKind::Client => "client",
+        ToolKind::Custom => "custom",
+        ToolKind::Mcp => "mcp",
+        ToolKind::WebSearch => "web_search",
+        ToolKind::FileSearch => "file_search",
+    }
+}
