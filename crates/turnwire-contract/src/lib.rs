@@ -44,13 +44,7 @@ pub use ports::{
     Files, Filter, FilterMistake, Finish, FoundChunk, IndexQueue, IndexTask, IndexWork, Indexed,
     Indexing, Journal, JournalError, JournalHead, Lease, Leases, Library, LibraryError,
     ListedStatus, MAX_API_KEYS, MAX_CLAIMS, MAX_SHARES, Model, ModelError, ModelPart, ModelStream,
-    NewChunk, NewRun, NoToolServers, ObservedRun, Observer, PendingCommand, PinnedTool, Pins,
-    Prompt, Query, Question, RANKED, RequestKey, RunCommand, RunCounts, RunEnd, RunFilter, RunPage,
-    RunProgress, RunQuery, RunRecord, RunRecords, RunStatus, RunStore, RunSummary, RunWatch, Scope,
-    SearchResults, ServerRef, ServerState, ServerStatus, ServerTransport, Share, Shares,
-    SingleWorker, StoreError, TextAnalyzer, TokenError, TokenHolder, TokenVerifier, Tool,
-    ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, UnknownAction, UnknownScope,
-    Vectors, Workers, fused,
+    NewChunk, NewRun, NoToolServers, ObservedRun, Observer, PendingCommand, PinnedTool, Pins, Prompt, Query, Question, RANKED, RequestKey, RunCommand, RunCounts, RunEnd, RunFilter, RunPage, RunProgress, RunQuery, RunRecord, RunRecords, RunStatus, RunStore, RunSummary, RunWatch, Scope, SearchResults, ServerRef, ServerState, ServerStatus, ServerTransport, Share, Shares, SingleWorker, StoreError, TextAnalyzer, TokenError, TokenHolder, TokenVerifier, Tool, ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, UnknownAction, UnknownScope, UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject, UsageWindow, Vectors, Workers, fused,
 };
 pub use run::{
     Approvals, AskBefore, FirstCall, Limits, RunRequest, ServerUse, ToolChoice, UnknownOutcomes,

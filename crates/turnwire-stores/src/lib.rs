@@ -23,7 +23,7 @@
 //! * `deletion` deletes runs, `shared_deletion` those that are to go at the same time, `retention`
 //!   old ones. `turn_queue` is how requests are done together. `backup` copies a SQLite store.
 //! * `audit` stores who did what, in chains (`audit_chain`). `api_keys` stores keys, `shares` share links, `blob_store` large tool results, `trust`
-//!   permissions and pins, `library` files.
+//!   permissions and pins, `usage` what tenants used, `library` files.
 #![warn(missing_docs)]
 
 mod api_keys;
@@ -63,6 +63,7 @@ mod store;
 mod sync;
 mod trust;
 mod turn_queue;
+mod usage;
 mod workers;
 mod writer;
 

@@ -1,4 +1,4 @@
-//! Deletes old runs, conversations, idempotency keys and entries of the audit log.
+//! Deletes old runs, conversations, idempotency keys, counters of use and entries of the audit log.
 
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ impl Store {
     async fn forget_runs_and_what_belongs_to_them(&self) -> Result<u64, StoreError> {
         self.forget_old_keys().await?;
         self.forget_expired_shares().await?;
+        self.forget_old_usage().await?;
         if let Some(retention) = self.0.options.conversation_retention {
             while self.forget_unused_conversations(retention, AT_ONCE).await? == AT_ONCE {}
         }

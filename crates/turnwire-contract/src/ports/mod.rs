@@ -22,6 +22,7 @@ mod shares;
 mod tokens;
 mod tool;
 mod tool_servers;
+mod usage;
 mod workers;
 
 pub use api_keys::{ApiKey, ApiKeys, MAX_API_KEYS, Scope, UnknownScope};
@@ -59,6 +60,7 @@ pub use tool::{CallLink, Question, Tool, ToolContext, ToolError, ToolNote, ToolR
 pub use tool_servers::{
     NoToolServers, ServerRef, ServerState, ServerStatus, ServerTransport, ToolServers,
 };
+pub use usage::{UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject, UsageWindow};
 pub use workers::{
     AbandonedRun, Commands, Lease, Leases, PendingCommand, RunCommand, SingleWorker, Workers,
 };

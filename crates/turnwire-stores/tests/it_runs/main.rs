@@ -9,4 +9,5 @@ mod races;
 mod run_listing;
 mod support;
 mod takeovers;
+mod usage;
 mod version_before;

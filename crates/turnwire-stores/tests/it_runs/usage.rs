@@ -1,0 +1,93 @@
+//! Counters of use: the sum of all nodes, and nothing for ever.
+
+use turnwire_contract::{
+    TenantId, Timestamp, UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject,
+    UsageWindow,
+};
+
+use crate::support::Backend;
+
+const MINUTE: i64 = 60_000_000;
+
+fn amounts(n: u64) -> UsageAmounts {
+    UsageAmounts { requests: n, tokens: 10 * n, tool_calls: 100 * n, cost_nanos: 1_000 * n }
+}
+
+fn subject(tenant: &str, holder: Option<&str>) -> UsageSubject {
+    UsageSubject { tenant: TenantId::from(tenant), holder: holder.map(str::to_owned) }
+}
+
+fn window(start: i64) -> UsageWindow {
+    UsageSpan::Minute.window(Timestamp::from_micros(start))
+}
+
+fn count(subject: &UsageSubject, window: UsageWindow, n: u64) -> UsageCount {
+    UsageCount { subject: subject.clone(), window, amounts: amounts(n) }
+}
+
+/// What a node sets replaces what it set before, what is read is the sum of all nodes, and
+/// subjects and windows are kept apart.
+#[tokio::test]
+async fn nodes_add_up() {
+    for backend in Backend::both() {
+        let stores = backend.stores(2).await;
+        let [one, two] = stores.as_slice() else { unreachable!() };
+        let now = 4_000_000_000_000_000;
+        let (acme, key) = (subject("acme", None), subject("acme", Some("key_1")));
+        let (this, next) = (window(now), window(now + MINUTE));
+        one.set_usage("a", &[count(&acme, this, 1), count(&key, this, 2)]).await.unwrap();
+        one.set_usage("a", &[count(&acme, this, 3)]).await.unwrap();
+        two.set_usage("b", &[count(&acme, this, 5), count(&acme, next, 7)]).await.unwrap();
+        // The same again, as after an answer that was lost.
+        two.set_usage("b", &[count(&acme, this, 5)]).await.unwrap();
+        let wanted = [
+            (acme.clone(), next),
+            (subject("other", None), this),
+            (key, this),
+            (acme.clone(), this),
+        ];
+        let found = one.usage_of(&wanted).await.unwrap();
+        assert_eq!(found, [amounts(7), amounts(0), amounts(2), amounts(8)]);
+        let many: Vec<UsageCount> =
+            (0..1_200).map(|n| count(&subject(&format!("t{n}"), None), this, 1 + n)).collect();
+        one.set_usage("a", &many).await.unwrap();
+        let wanted: Vec<_> = many.iter().map(|count| (count.subject.clone(), this)).collect();
+        let found = two.usage_of(&wanted).await.unwrap();
+        let expected: Vec<UsageAmounts> = many.iter().map(|count| count.amounts).collect();
+        assert_eq!(found, expected, "in their order");
+        // More than a database can store is the most that it can.
+        let most = UsageAmounts { cost_nanos: u64::MAX, ..amounts(1) };
+        let whale = subject("whale", None);
+        let whales = UsageCount { subject: whale.clone(), window: this, amounts: most };
+        one.set_usage("a", &[whales]).await.unwrap();
+        let found = one.usage_of(&[(whale, this)]).await.unwrap();
+        assert_eq!(found.first().unwrap().cost_nanos, u64::try_from(i64::MAX).unwrap());
+        assert_eq!(one.usage_of(&[]).await.unwrap(), []);
+        one.set_usage("a", &[]).await.unwrap();
+    }
+}
+
+/// Retention deletes windows that ended more than a day ago, all of them, and no others.
+#[tokio::test]
+async fn old_windows_are_deleted() {
+    for backend in Backend::both() {
+        let store = backend.store().await;
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let now = i64::try_from(now.as_micros()).unwrap();
+        let day = 24 * 60 * MINUTE;
+        let acme = subject("acme", None);
+        let old: Vec<UsageCount> = (0..1_500)
+            .map(|n| count(&subject(&format!("t{n}"), None), window(now - day - 2 * MINUTE), 1))
+            .collect();
+        store.set_usage("a", &old).await.unwrap();
+        let month = UsageSpan::Month.window(Timestamp::from_micros(now));
+        let kept = [window(now), window(now - day + 10 * MINUTE), month];
+        let counts: Vec<UsageCount> = kept.iter().map(|kept| count(&acme, *kept, 2)).collect();
+        store.set_usage("a", &counts).await.unwrap();
+        store.forget_old_runs().await.unwrap();
+        let left = backend.ask("select cast(count(*) as text) from usage_counters").await;
+        assert_eq!(left, ["3"]);
+        let wanted = kept.map(|kept| (acme.clone(), kept));
+        assert_eq!(store.usage_of(&wanted).await.unwrap(), [amounts(2); 3]);
+    }
+}
