@@ -342,7 +342,7 @@ ToolOutcome = Union[
 """Outcome of a call. Only `succeeded` is a success."""
 
 
-IncompleteReason = Literal["max_output_tokens", "max_output_bytes", "max_turns", "max_tool_calls", "max_cost", "time_limit", "repeated_call", "content_filter"]
+IncompleteReason = Literal["max_output_tokens", "max_output_bytes", "max_turns", "max_tool_calls", "max_cost", "insufficient_quota", "time_limit", "repeated_call", "content_filter"]
 """Limit that ended a run."""
 
 

@@ -42,6 +42,8 @@ pub enum IncompleteReason {
     MaxToolCalls,
     /// The run reached its budget.
     MaxCost,
+    /// The key or the tenant of the run used up its budget of the month.
+    InsufficientQuota,
     /// The run reached its time limit.
     TimeLimit,
     /// The model repeated the same call with the same arguments too often.

@@ -4,7 +4,10 @@
 
 use std::{
     collections::HashMap,
-    sync::Mutex,
+    sync::{
+        Mutex,
+        atomic::{AtomicI64, Ordering},
+    },
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -25,6 +28,7 @@ pub struct ClockAndIds(Source);
 enum Source {
     System,
     Simulated { began: Instant, ids: Mutex<HashMap<&'static str, u64>> },
+    ByHand(AtomicI64),
 }
 
 impl ClockAndIds {
@@ -40,6 +44,18 @@ impl ClockAndIds {
         Self(Source::Simulated { began: Instant::now(), ids: Mutex::default() })
     }
 
+    /// Uses a clock that stands still until [`set`](Self::set) is called, and random ids.
+    pub fn by_hand(now: Timestamp) -> Self {
+        Self(Source::ByHand(AtomicI64::new(now.as_micros())))
+    }
+
+    /// Sets a clock that is set by hand. Others cannot be set.
+    pub fn set(&self, now: Timestamp) {
+        if let Source::ByHand(micros) = &self.0 {
+            micros.store(now.as_micros(), Ordering::Relaxed);
+        }
+    }
+
     /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         let micros = match &self.0 {
@@ -47,6 +63,9 @@ impl ClockAndIds {
                 SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()
             }
             Source::Simulated { began, .. } => SIMULATED_START + began.elapsed().as_micros(),
+            Source::ByHand(micros) => {
+                return Timestamp::from_micros(micros.load(Ordering::Relaxed));
+            }
         };
         Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
     }
@@ -54,7 +73,7 @@ impl ClockAndIds {
     /// Returns a new id that starts with `prefix`.
     pub fn new_id(&self, prefix: &'static str) -> String {
         match &self.0 {
-            Source::System => format!("{prefix}_{}", Uuid::new_v4().simple()),
+            Source::System | Source::ByHand(_) => format!("{prefix}_{}", Uuid::new_v4().simple()),
             Source::Simulated { ids, .. } => {
                 let mut ids = lock(ids);
                 let n = ids.entry(prefix).or_default();

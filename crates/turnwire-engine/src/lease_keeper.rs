@@ -35,9 +35,10 @@ const MAX_CLAIMED_AT_ONCE: usize = 32;
 const RELINQUISH_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Runs {
-    /// Starts heartbeats and claims of abandoned runs. Must be called before the first run. Does
-    /// nothing if the store is not shared.
+    /// Starts heartbeats, claims of abandoned runs and the exchange of quotas. Must be called once,
+    /// before the first run. Does nothing if the store is not shared.
     pub async fn start_worker(&self) -> Result<(), StoreError> {
+        self.start_exchange();
         let workers = &self.0.parts.workers;
         if !workers.is_durable() {
             return Ok(());

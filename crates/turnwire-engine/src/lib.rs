@@ -19,6 +19,8 @@
 //!   runs of a tenant for lists and passes on `run_changes`. `capabilities` checks whether this worker can execute a
 //!   run. `status` reports on the engine, and `observers` are told what runs record.
 //! * [`policy`] decides which calls need an approval. [`definition`] and `pinning` detect changed
+//!   run. `status` reports on the engine.
+//! * [`quotas`] counts what tenants use, with the other servers of the store. [`policy`] decides which calls need an approval. [`definition`] and `pinning` detect changed
 //!   tools. `concurrency` limits parallel calls. `work_time` measures a run against its time limit.
 //! * [`toolbox`], `compaction`, `deadline`, `depth`, `retry`, `sync` and [`failures`] are used by
 //!   all of these.
@@ -53,6 +55,7 @@ mod output;
 mod pinning;
 pub mod policy;
 mod prompt_files;
+pub mod quotas;
 mod retry;
 mod run_changes;
 mod run_context;
@@ -79,6 +82,7 @@ pub use memory::{
     MemoryShares,
 };
 pub use policy::ApprovalPolicy;
+pub use quotas::{Measure, Quota, QuotaAnswer, QuotaOptions, QuotaStatus, Quotas};
 pub use run_changes::RunChange;
 pub use run_state::{RunState, Step};
 pub use runs::{DeleteError, EngineParts, RunHandle, Runs, StartError, StartOptions};

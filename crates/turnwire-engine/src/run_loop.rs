@@ -1,6 +1,7 @@
 //! The loop of a run.
 //!
-//! This module executes steps and decides nothing.
+//! This module executes steps and decides nothing, except that a stop, a handover or a budget that
+//! others have used up comes first.
 //! [`RunState::next_step`](crate::run_state::RunState::next_step) decides, from recorded events
 //! only. So another process can continue a run: it reads the journal and gets the same next step.
 
@@ -10,7 +11,8 @@ use futures::{FutureExt, TryStreamExt, future::join, stream::FuturesUnordered};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, instrument};
 use turnwire_contract::{
-    Allowed, CallId, Event, JournalError, RunOutcome, RunStore, ToolOutcome, ToolSpec,
+    Allowed, CallId, Event, IncompleteReason, JournalError, RunOutcome, RunStore, ToolOutcome,
+    ToolSpec,
 };
 
 use crate::{
@@ -83,6 +85,10 @@ async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutco
         debug!(?step, "next step");
         match step {
             Step::Discover(servers) => Box::pin(discover(run, context, servers)).await?,
+            Step::AskModel if run.is_spent() => {
+                let reason = IncompleteReason::InsufficientQuota;
+                return Ok(DriveOutcome::Ended(RunOutcome::Incomplete { reason }));
+            }
             Step::AskModel => {
                 // Boxed, so that a run waiting for a tool does not hold the memory of a turn.
                 let turn = Box::pin(ask_model(run, context));

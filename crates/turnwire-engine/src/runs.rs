@@ -20,7 +20,7 @@ use turnwire_contract::{
     ApiKeys, AuditLog, BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event,
     EventStream, IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, Observer,
     RecordedEvent, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore, Seq, Shares,
-    SingleWorker, StoreError, TenantId, Timestamp, ToolServers, Workers,
+    SingleWorker, StoreError, TenantId, Timestamp, ToolServers, UsageCounters, Workers,
 };
 
 use crate::{
@@ -37,6 +37,7 @@ use crate::{
     observers::Observers,
     policy::ApprovalPolicy,
     prompt_files::PromptFiles,
+    quotas::{QuotaOptions, Quotas},
     run_changes::RunFeeds,
     sync::lock,
     toolbox::Toolbox,
@@ -68,6 +69,10 @@ pub struct EngineParts {
     pub api_keys: Arc<dyn ApiKeys>,
     /// Stores who did what.
     pub audit: Arc<dyn AuditLog>,
+    /// Stores what tenants used, for all processes. `None`: this process is the only one.
+    pub usage: Option<Arc<dyn UsageCounters>>,
+    /// What tenants and holders of keys may use.
+    pub quotas: QuotaOptions,
     /// Models by name.
     pub models: BTreeMap<String, Arc<dyn Model>>,
     /// Tenants that may use a model, by its name. All may use a model that is not in it.
@@ -107,6 +112,8 @@ impl Default for EngineParts {
             shares: Arc::new(MemoryShares::default()),
             api_keys: Arc::new(MemoryApiKeys::default()),
             audit: Arc::new(MemoryAuditLog::default()),
+            usage: None,
+            quotas: QuotaOptions::default(),
             models: BTreeMap::new(),
             model_tenants: BTreeMap::new(),
             any_model: None,
@@ -160,13 +167,17 @@ pub(crate) struct Engine {
     pub(crate) files: Arc<PromptFiles>,
     pub(crate) feeds: RunFeeds,
     pub(crate) observers: Observers,
+    pub(crate) quotas: Arc<Quotas>,
 }
 
 impl Runs {
     /// Creates an engine from `parts`.
     pub fn new(parts: EngineParts) -> Self {
         let files = PromptFiles::new(parts.library.clone(), parts.max_prompt_files);
+        let clock = Arc::clone(&parts.clock_and_ids);
+        let quotas = Quotas::new(parts.quotas.clone(), clock, parts.usage.clone());
         Self(Arc::new(Engine {
+            quotas: Arc::new(quotas),
             files: Arc::new(files),
             gathering: Arc::new(Gathering::up_to(parts.max_gathering)),
             started_at: parts.clock_and_ids.now(),
@@ -418,6 +429,11 @@ impl Runs {
     /// Returns the log of who did what.
     pub fn audit(&self) -> &Arc<dyn AuditLog> {
         &self.0.parts.audit
+    }
+
+    /// Returns the quotas of tenants and holders of keys.
+    pub fn quotas(&self) -> &Quotas {
+        &self.0.quotas
     }
 
     /// Returns the blob store.

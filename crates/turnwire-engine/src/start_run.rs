@@ -165,6 +165,7 @@ impl Runs {
             .stopped_with(&self.0.stop)
             .handed_over_with(&self.0.leave)
             .with_lease(self.0.leases.lease_end())
+            .counted_by(&self.0.quotas)
     }
 
     /// Returns what is told about a run.

@@ -85,6 +85,7 @@ pub fn run_ending(outcome: &RunOutcome) -> String {
                 Reason::MaxOutputBytes => "the model said as much as allowed",
                 Reason::MaxTurns => "the model was asked as often as allowed",
                 Reason::MaxCost => "the budget was used up",
+                Reason::InsufficientQuota => "the budget of the month was used up",
                 Reason::MaxToolCalls => "as many tools were called as allowed",
                 Reason::TimeLimit => "the time was up",
                 Reason::RepeatedCall => "the same call came again and again",

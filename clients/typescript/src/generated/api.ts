@@ -629,7 +629,7 @@ export interface Image {
 }
 
 /** Limit that ended a run. */
-export type IncompleteReason = "max_output_tokens" | "max_output_bytes" | "max_turns" | "max_tool_calls" | "max_cost" | "time_limit" | "repeated_call" | "content_filter";
+export type IncompleteReason = "max_output_tokens" | "max_output_bytes" | "max_turns" | "max_tool_calls" | "max_cost" | "insufficient_quota" | "time_limit" | "repeated_call" | "content_filter";
 
 /** How a user responds to a question of a tool. */
 export type InputAction = "accept" | "decline" | "cancel";

@@ -29,6 +29,11 @@ use turnwire_contract::{
 
 use crate::{
     clock_and_ids::ClockAndIds, failures, observers::Watches, run_state::RunState, sync::lock,
+    clock_and_ids::ClockAndIds,
+    failures,
+    quotas::{Quotas, Users},
+    run_state::RunState,
+    sync::lock,
     work_time::WorkTime,
 };
 
@@ -69,7 +74,10 @@ pub struct LiveRun {
     /// Whether the [`RunEnd`] was stored in the batch of the end event.
     ending_is_stored: AtomicBool,
     persisted: CancellationToken,
-    watcher: Option<Watcher>,
+    // Boxed, like the quotas, because most runs have none, and many wait at once.
+    watcher: Option<Box<Watcher>>,
+    /// Counts what the run uses, for its tenant and the holder of its key.
+    quotas: Option<Box<(Arc<Quotas>, Users)>>,
 }
 
 /// The durable part of a run.
@@ -196,12 +204,14 @@ impl LiveRun {
             ending_is_stored: AtomicBool::new(false),
             persisted: CancellationToken::new(),
             watcher: None,
+            quotas: None,
         }
     }
 
     /// Attaches an observer that sees a tool's start before the tool runs.
     pub fn watched_by(mut self, watcher: Option<watch::Receiver<Seq>>) -> Self {
-        self.watcher = watcher.map(|seen| Watcher { seen, is_slow: AtomicBool::new(false) });
+        let watcher = watcher.map(|seen| Watcher { seen, is_slow: AtomicBool::new(false) });
+        self.watcher = watcher.map(Box::new);
         self
     }
 
@@ -233,6 +243,21 @@ impl LiveRun {
     pub(crate) fn with_lease(mut self, lease_end: Option<watch::Receiver<Instant>>) -> Self {
         self.lease_end = lease_end;
         self
+    }
+
+    /// Counts what the run uses, if anything is limited.
+    pub(crate) fn counted_by(mut self, quotas: &Arc<Quotas>) -> Self {
+        if quotas.is_empty() {
+            return self;
+        }
+        let users = Users::new(&self.tenant, self.state().request().asked_by.as_deref());
+        self.quotas = Some(Box::new((Arc::clone(quotas), users)));
+        self
+    }
+
+    /// Returns whether the budget of the run's tenant or key is used up.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.quotas.as_deref().is_some_and(|(quotas, users)| quotas.is_spent(users))
     }
 
     /// Returns the last assigned seq.
@@ -344,6 +369,9 @@ impl LiveRun {
         let mut state = self.state();
         for recorded in &batch {
             state.apply(&recorded.event);
+            if let Some((quotas, users)) = self.quotas.as_deref() {
+                quotas.count(users, &recorded.event);
+            }
         }
         let asks_people = state.asks_people();
         drop(state);

@@ -298,6 +298,7 @@ fn reason_of(limit: IncompleteReason) -> FinishReason {
         IncompleteReason::ContentFilter => FinishReason::ContentFilter,
         IncompleteReason::MaxTurns
         | IncompleteReason::MaxCost
+        | IncompleteReason::InsufficientQuota
         | IncompleteReason::MaxToolCalls
         | IncompleteReason::TimeLimit
         | IncompleteReason::RepeatedCall => FinishReason::Other,

@@ -180,8 +180,8 @@ impl From<&Failure> for ResponseError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct IncompleteDetails {
     /// `max_output_tokens` and `content_filter` are official reasons; `max_output_bytes`,
-    /// `max_turns`, `max_cost`, `max_tool_calls`, `time_limit`, `repeated_call` and `cancelled` are Turnwire's
-    /// own.
+    /// `max_turns`, `max_cost`, `insufficient_quota`, `max_tool_calls`, `time_limit`, `repeated_call`
+    /// and `cancelled` are Turnwire's own.
     #[schema(value_type = String)]
     pub reason: &'static str,
 }
@@ -331,6 +331,7 @@ pub(super) fn reason(reason: IncompleteReason) -> &'static str {
         IncompleteReason::MaxOutputBytes => "max_output_bytes",
         IncompleteReason::MaxTurns => "max_turns",
         IncompleteReason::MaxCost => "max_cost",
+        IncompleteReason::InsufficientQuota => "insufficient_quota",
         IncompleteReason::MaxToolCalls => "max_tool_calls",
         IncompleteReason::TimeLimit => "time_limit",
         IncompleteReason::RepeatedCall => "repeated_call",

@@ -209,6 +209,7 @@ fn codes_and_reasons_in_official_words() {
         (IncompleteReason::MaxTurns, "max_turns"),
         (IncompleteReason::MaxToolCalls, "max_tool_calls"),
         (IncompleteReason::TimeLimit, "time_limit"),
+        (IncompleteReason::InsufficientQuota, "insufficient_quota"),
         (IncompleteReason::RepeatedCall, "repeated_call"),
         (IncompleteReason::ContentFilter, "content_filter"),
     ];

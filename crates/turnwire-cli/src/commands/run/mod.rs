@@ -134,6 +134,9 @@ fn after_limit(reason: IncompleteReason, settings: &RunSettings) -> String {
         IncompleteReason::MaxTurns => {
             format!("the limit is {}; raise it with --max-turns N", limits.max_turns)
         }
+        IncompleteReason::InsufficientQuota => {
+            "raise cost_per_month in [quotas], or wait for the next month".to_owned()
+        }
         IncompleteReason::MaxCost => "raise max_cost in [limits], or ask for less".to_owned(),
         IncompleteReason::TimeLimit => {
             let seconds = limits.wall_clock.as_secs();
