@@ -125,6 +125,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         max_prompt_files: taken.prompt_file_bytes,
         policy: policy(&settings.approvals, store.as_ref()),
         max_gathering: taken.gathering,
+        quotas: settings.quotas.clone(),
         ..kept_in(store.as_ref())
     });
     let options = AppOptions {
@@ -201,6 +202,7 @@ fn kept_in(store: Option<&Store>) -> EngineParts {
         shares: Arc::new(store.clone()),
         api_keys: Arc::new(store.clone()),
         audit: Arc::new(store.clone()),
+        usage: Some(Arc::new(store.clone())),
         workers: Arc::new(store.clone()),
         ..EngineParts::default()
     }

@@ -3,8 +3,10 @@
 //! The `code` is stable and meant for programs; the message is for people and says what to do. A
 //! cause that only the operator can repair is logged and not sent.
 
+use std::num::NonZeroU32;
+
 use axum::{
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
@@ -20,8 +22,11 @@ use crate::{
     limits::{LimitReached, limit_of},
 };
 
-/// Value of `Retry-After`, in seconds.
-const RETRY_AFTER_SECONDS: &str = "2";
+/// Usual value of `Retry-After`, in seconds.
+const RETRY_AFTER_SECONDS: u32 = 2;
+
+/// Header that tells official clients whether to retry.
+pub(crate) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// An error for an HTTP client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +39,8 @@ pub struct ApiError {
     pub param: Option<String>,
     /// The setting of the limit that was reached, if the code does not imply it.
     pub limit: Option<&'static str>,
+    /// Seconds after which the request may succeed, if they are known.
+    pub retry_after: Option<NonZeroU32>,
 }
 
 /// Body of an error response.
@@ -62,7 +69,7 @@ pub struct ErrorDetails {
 impl ApiError {
     /// An error with its stable code.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), param: None, limit: None }
+        Self { status, code, message: message.into(), param: None, limit: None, retry_after: None }
     }
 
     /// A 400 error.
@@ -85,6 +92,12 @@ impl ApiError {
     /// Sets the setting of the limit that was reached.
     pub(crate) fn limited_by(mut self, limit: &'static str) -> Self {
         self.limit = Some(limit);
+        self
+    }
+
+    /// Sets the seconds after which the request may succeed.
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = NonZeroU32::new(u32::try_from(seconds).unwrap_or(u32::MAX));
         self
     }
 
@@ -127,13 +140,20 @@ impl IntoResponse for ApiError {
         // Header that clients expect with this status.
         let header = match self.status {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
-                Some((header::RETRY_AFTER, RETRY_AFTER_SECONDS))
+                let seconds = self.retry_after.map_or(RETRY_AFTER_SECONDS, NonZeroU32::get);
+                Some((header::RETRY_AFTER, HeaderValue::from(seconds)))
             }
-            StatusCode::UPGRADE_REQUIRED => Some((header::UPGRADE, "websocket")),
+            StatusCode::UPGRADE_REQUIRED => {
+                Some((header::UPGRADE, HeaderValue::from_static("websocket")))
+            }
             _ => None,
         };
         if let Some((name, value)) = header {
-            response.headers_mut().insert(name, HeaderValue::from_static(value));
+            response.headers_mut().insert(name, value);
+        }
+        if self.code == "insufficient_quota" {
+            // The next month is not worth waiting for.
+            response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
         }
         response
     }
@@ -214,7 +234,7 @@ impl From<BlobError> for ApiError {
 impl From<ClientError> for ApiError {
     fn from(ClientError { message, param, code, status }: ClientError) -> Self {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-        Self { status, code, message, param, limit: None }
+        Self { status, code, message, param, limit: None, retry_after: None }
     }
 }
 

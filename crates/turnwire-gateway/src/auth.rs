@@ -46,6 +46,7 @@ use self::{
 use crate::{
     admission::{KeyDigest, Permit},
     api_error::ApiError,
+    quota_headers::QuotaSlot,
     sync::lock,
 };
 
@@ -63,8 +64,12 @@ const MAX_LOGGED_ORIGINS: usize = 64;
 /// Response headers that a page of an allowed origin may read, beyond those that browsers always
 /// show.
 const EXPOSED_HEADERS: &str = "etag, retry-after, stream-closed, stream-cursor, stream-next-offset, \
-                               stream-up-to-date, turnwire-response-id, turnwire-run-id, \
-                               x-request-id, x-should-retry, x-workflow-run-id";
+                               stream-up-to-date, turnwire-quota-warning, turnwire-response-id, \
+                               turnwire-run-id, x-ratelimit-limit-requests, \
+                               x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, \
+                               x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, \
+                               x-ratelimit-reset-tokens, x-request-id, x-should-retry, \
+                               x-workflow-run-id";
 
 /// The source of the current time.
 type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -360,6 +365,8 @@ pub struct Caller {
     identity: Arc<Identity>,
     /// Share of the limit on connections per key.
     _permit: Arc<Permit>,
+    /// What the response says about quotas.
+    quota_slot: QuotaSlot,
 }
 
 impl Caller {
@@ -376,6 +383,11 @@ impl Caller {
     /// What is recorded of the caller. `None` if the server needs no key.
     pub(crate) fn actor(&self) -> Option<&Arc<Actor>> {
         self.identity.actor.as_ref()
+    }
+
+    /// Where to note what the response says about quotas.
+    pub(crate) fn quota_slot(&self) -> &QuotaSlot {
+        &self.quota_slot
     }
 
     /// Whether the caller's key has a scope.

@@ -17,16 +17,16 @@ use turnwire_surfaces::responses::{
 };
 use utoipa::ToSchema;
 
-use crate::{api_error::error_kind, json::Json};
+use crate::{
+    api_error::{SHOULD_RETRY, error_kind},
+    json::Json,
+};
 
 /// Header with the ID of the response, which can be fetched by it.
 const RESPONSE_ID: HeaderName = HeaderName::from_static("turnwire-response-id");
 
 /// Header with the ID of the run.
 pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("turnwire-run-id");
-
-/// Header that tells official clients whether to retry.
-const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// Value of `Retry-After`, in seconds, if the provider named none.
 const USUAL_WAIT_SECONDS: u64 = 2;

@@ -67,6 +67,7 @@ pub mod page;
 mod path;
 mod probes;
 mod query;
+mod quota_headers;
 mod range;
 mod readiness;
 pub mod responses;

@@ -141,6 +141,15 @@ pub const COUNTED: [&str; 27] = [
     MAX_QUEUE,
 ];
 
+/// The settings of all quotas that are counted.
+pub const COUNTED_QUOTAS: [&str; 5] = [
+    "quotas.requests_per_minute",
+    "quotas.tokens_per_minute",
+    "quotas.tokens_per_day",
+    "quotas.tool_calls_per_day",
+    "quotas.cost_per_month",
+];
+
 /// The setting of the limit that an error code stands for.
 pub(crate) fn limit_of(code: &str) -> Option<&'static str> {
     let limit = match code {

@@ -27,7 +27,7 @@ use turnwire_contract::{IncompleteReason, Observer};
 use turnwire_engine::Runs;
 use turnwire_surfaces::wire_json;
 
-use crate::limits::COUNTED;
+use crate::limits::{COUNTED, COUNTED_QUOTAS};
 
 use self::{runs::RunMetrics, store::StoreMetrics};
 
@@ -50,6 +50,7 @@ pub(crate) struct Metrics {
     heartbeat_age: Gauge<f64, AtomicU64>,
     runs: RunMetrics,
     store: Arc<StoreMetrics>,
+    runs_near_budget: Counter,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -153,6 +154,9 @@ impl Metrics {
         let runs = RunMetrics::new(&mut registry, models);
         let store = Arc::<StoreMetrics>::default();
         registry.register_collector(Box::new(Arc::clone(&store)));
+        let runs_near_budget = Counter::default();
+        let help = "Runs started with a budget of the month that is nearly spent";
+        registry.register("runs_near_budget", help, runs_near_budget.clone());
         Self {
             registry,
             ws_messages,
@@ -166,11 +170,7 @@ impl Metrics {
             model_parts_skipped,
             limits_reached,
             runs_incomplete,
-            rejected,
-            resumed,
-            heartbeat_age,
-            runs,
-            store,
+    heartbeat_age, rejected, resumed, runs, runs_near_budget, store,
         }
     }
 }
@@ -179,7 +179,7 @@ impl Metrics {
 /// found.
 fn limits(registry: &mut Registry) -> (Family<Limit, Counter>, Family<Reason, Counter>) {
     let limits_reached = Family::<Limit, Counter>::default();
-    for limit in COUNTED {
+    for limit in COUNTED.into_iter().chain(COUNTED_QUOTAS) {
         drop(limits_reached.get_or_create(&Limit { limit }));
     }
     let help = "Requests and connections refused or closed by a limit, by its setting";
@@ -239,6 +239,11 @@ impl Metrics {
     /// Counts a run that was refused during a shutdown.
     pub(crate) fn refused_while_closing(&self) {
         self.refused_while_closing.inc();
+    }
+
+    /// Counts a run that was started with a budget that is nearly spent.
+    pub(crate) fn run_near_budget(&self) {
+        self.runs_near_budget.inc();
     }
 
     /// Counts a client that was refused or cut off by the limit with this setting.

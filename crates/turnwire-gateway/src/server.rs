@@ -38,7 +38,7 @@ use crate::{
     connection_table::{ConnectionLimits, ConnectionSlot, ConnectionTable},
     limits::{HttpLimits, LimitReached, WRITE_TIMEOUT},
     path::nothing_here,
-    probes,
+    probes, quota_headers,
 };
 
 /// Time for open requests to end at shutdown.
@@ -321,6 +321,7 @@ pub fn router(app: &App, limits: &HttpLimits) -> Router {
         })
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyTimeoutLayer::new(limits.body_pause))
+        .layer(middleware::from_fn(quota_headers::attach))
         .layer(middleware::from_fn(move |request, next| auth::guard(auth.clone(), request, next)))
         .layer(CatchPanicLayer::custom(broken))
         .layer(middleware::from_fn_with_state(app.clone(), count))

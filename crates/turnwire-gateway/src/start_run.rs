@@ -1,5 +1,5 @@
-//! Starts the runs of all clients. A server that shuts down starts none, the concurrency limits
-//! apply to all, and a repeated request with an `Idempotency-Key` finds its run.
+//! Starts the runs of all clients. A server that shuts down starts none, the concurrency limits and
+//! quotas apply to all, and a repeated request with an `Idempotency-Key` finds its run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,9 +9,9 @@ use tracing::{error, warn};
 use turnwire_contract::{
     AuditAction, AuditLog, AuditQuery, RequestKey, RunId, RunRequest, TenantId,
 };
-use turnwire_engine::{RunHandle, StartError, StartOptions};
+use turnwire_engine::{Measure, QuotaStatus, RunHandle, StartError, StartOptions};
 
-use crate::{api_error::ApiError, app::App, auth::Caller};
+use crate::{api_error::ApiError, app::App, auth::Caller, quota_headers::whole_seconds};
 
 /// How long a request waits for its entry in the audit log.
 const RECORDING_TIME: Duration = Duration::from_millis(500);
@@ -65,14 +65,33 @@ impl App {
         let n_live = || self.runs().n_live();
         let admitted = self.admission().admit_run_soon(caller.tenant(), caller.key(), n_live);
         let permit = admitted.await?;
+        self.admit_by_quota(caller).await?;
         let options = StartOptions { permit: Some(Arc::new(permit)), ..options };
         let started = self.runs().start_with(run, options).await;
+        if !started.as_ref().is_ok_and(|handle| !handle.already_existed()) {
+            let actor = caller.actor().map(|actor| &**actor);
+            self.runs().quotas().take_back(caller.tenant(), actor);
+        }
         match &started {
             Ok(handle) if handle.already_existed() => self.metrics().found_by_key(),
             Err(StartError::ShuttingDown) => self.metrics().refused_while_closing(),
             Ok(_) | Err(_) => {}
         }
         Ok(started?)
+    }
+
+    /// Counts a request, unless a quota of its tenant or key is used up.
+    async fn admit_by_quota(&self, caller: &Caller) -> Result<(), ApiError> {
+        let actor = caller.actor().map(|actor| &**actor);
+        let answer = self.runs().quotas().admit(caller.tenant(), actor).await;
+        caller.quota_slot().note(&answer);
+        if let Some(refused) = answer.refused {
+            return Err(used_up(&refused));
+        }
+        if answer.quotas.iter().any(|status| status.is_nearly_spent) {
+            self.metrics().run_near_budget();
+        }
+        Ok(())
     }
 
     /// Records a run that is being executed: its model may be asked meanwhile. If the log cannot be
@@ -131,6 +150,30 @@ impl App {
         self.metrics().refused_while_closing();
         Err(StartError::ShuttingDown)
     }
+}
+
+/// The error for a quota that is used up.
+fn used_up(status: &QuotaStatus) -> ApiError {
+    let whose = if status.is_of_key { "key" } else { "tenant" };
+    let seconds = whole_seconds(status.resets_in);
+    let (what, setting) = match status.measure {
+        Measure::RequestsPerMinute => ("requests per minute", "quotas.requests_per_minute"),
+        Measure::TokensPerMinute => ("tokens per minute", "quotas.tokens_per_minute"),
+        Measure::TokensPerDay => ("tokens per day", "quotas.tokens_per_day"),
+        Measure::ToolCallsPerDay => ("tool calls per day", "quotas.tool_calls_per_day"),
+        Measure::CostPerMonth => {
+            let message = format!(
+                "The {whose} has spent its budget for this month. Ask the operator of this server \
+                 to raise it."
+            );
+            let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "insufficient_quota", message);
+            return error.limited_by("quotas.cost_per_month").retry_after(seconds);
+        }
+    };
+    let message =
+        format!("The {whose} has used its {} {what}; try again in {seconds} s.", status.max);
+    let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message);
+    error.limited_by(setting).retry_after(seconds)
 }
 
 async fn is_recorded(log: &dyn AuditLog, run_id: &RunId) -> bool {

@@ -99,6 +99,7 @@ mod mcp_files;
 mod model_kind;
 mod models;
 mod oidc;
+mod quotas;
 mod run;
 mod sections;
 mod serve;

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde::Deserialize;
 use toml::Value;
+use turnwire_engine::QuotaOptions;
 use turnwire_oidc::OidcOptions;
 use turnwire_stores::StoreOptions;
 use turnwire_tools::EgressOptions;
@@ -19,6 +20,7 @@ use super::{
     mcp::{McpSection, mcp},
     models::{NamedModel, complete_timeouts, named_models},
     oidc::oidc,
+    quotas::quotas,
     server::ServerSection,
     store::StoreSection,
     tool_servers::{NamedServer, named_servers},
@@ -43,6 +45,7 @@ pub(super) struct Sections {
     pub(super) approvals: ApprovalSettings,
     pub(super) store: StoreSection,
     pub(super) audit: AuditSection,
+    pub(super) quotas: QuotaOptions,
 }
 
 impl Sections {
@@ -66,6 +69,7 @@ impl Sections {
             store,
             fanout,
             audit,
+            quotas: most_used,
         } = read_table("", file.table()?, mistakes);
         let mut section = |name: &str, value| table_of(name, value, mistakes);
         let models = section("models", models);
@@ -81,6 +85,7 @@ impl Sections {
         let asking = section("approvals", asking);
         let (store, fanout) = (section("store", store), section("fanout", fanout));
         let audit = section("audit", audit);
+        let most_used = section("quotas", most_used);
         let mut sections = Self {
             models: named_models(models.unwrap_or_default(), mistakes),
             server: ServerSection::read(server.unwrap_or_default(), mistakes),
@@ -95,6 +100,7 @@ impl Sections {
             approvals: approvals(asking.unwrap_or_default(), mistakes),
             store: StoreSection::read(store, fanout, mistakes),
             audit: AuditSection::read(audit.unwrap_or_default(), mistakes),
+            quotas: quotas(most_used.unwrap_or_default(), mistakes),
         };
         complete_timeouts(&mut sections.models, sections.limits.runs.model_silence, mistakes);
         Ok(sections)
@@ -135,6 +141,7 @@ pub(super) struct RawSettings {
     store: Option<Value>,
     fanout: Option<Value>,
     audit: Option<Value>,
+    quotas: Option<Value>,
 }
 
 impl RawTable for RawSettings {
@@ -153,5 +160,6 @@ impl RawTable for RawSettings {
         "store",
         "fanout",
         "audit",
+        "quotas",
     ];
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use turnwire::Limits;
+use turnwire_engine::QuotaOptions;
 use turnwire_gateway::{AuditLevel, AuthOptions};
 use turnwire_oidc::OidcOptions;
 use turnwire_stores::StoreOptions;
@@ -49,6 +50,8 @@ pub(crate) struct ServeSettings {
     pub(crate) embeddings: Option<EmbeddingsOptions>,
     pub(crate) limits: Limits,
     pub(crate) server_limits: ServerLimits,
+    /// What tenants and holders of keys may use.
+    pub(crate) quotas: QuotaOptions,
     /// Additional address for health checks.
     pub(crate) health_listen: Option<SocketAddr>,
     pub(crate) approvals: ApprovalSettings,
@@ -131,6 +134,7 @@ impl ServeSettings {
             egress: sections.egress,
             embeddings,
             server_limits: sections.limits.server,
+            quotas: sections.quotas,
             health_listen: server.health_listen,
             limits: Limits {
                 approval_expiry: sections.approvals.expire_after,

@@ -17,6 +17,7 @@ use crate::{
     connection_permit::ConnectionPermit,
     limits::MAX_CONNECTIONS,
     path::{PathParams, nothing_here},
+    quota_headers::QuotaSlot,
     shares,
 };
 
@@ -53,7 +54,8 @@ impl Caller {
         if let Some(held) = parts.extensions.get::<HeldPermits>() {
             held.hold(Arc::clone(&permit), identity.validity.clone());
         }
-        Ok(Self { identity, _permit: permit })
+        let quota_slot = parts.extensions.get::<QuotaSlot>().cloned().unwrap_or_default();
+        Ok(Self { identity, _permit: permit, quota_slot })
     }
 }
 

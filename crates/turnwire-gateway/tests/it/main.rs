@@ -33,6 +33,7 @@ mod mcp_servers;
 mod metrics;
 mod native;
 mod openapi;
+mod quotas;
 mod reading;
 mod refusals;
 mod request_fields;

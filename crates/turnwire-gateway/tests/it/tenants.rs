@@ -31,13 +31,17 @@ const OF_ONE_TENANT: [Scope; 6] =
     [Scope::RunsRead, Scope::RunsWrite, Scope::Approve, Scope::Files, Scope::Metrics, Scope::Admin];
 
 /// A key in the store of the server.
-async fn new_key(world: &World, tenant: &str, scopes: impl IntoIterator<Item = Scope>) -> TestKey {
+pub(crate) async fn new_key(
+    world: &World,
+    tenant: &str,
+    scopes: impl IntoIterator<Item = Scope>,
+) -> TestKey {
     key_until(world, tenant, scopes, None).await
 }
 
-struct TestKey {
+pub(crate) struct TestKey {
     key_id: String,
-    text: String,
+    pub(crate) text: String,
 }
 
 async fn key_until(

@@ -15,8 +15,10 @@ use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
     tungstenite::{Message, client::IntoClientRequest},
 };
-use turnwire_contract::{AuditLog, Journal, Model, RunStore, TenantId, Tool, ToolServers, Workers};
-use turnwire_engine::{EngineParts, Runs, Toolbox};
+use turnwire_contract::{
+    AuditLog, Journal, Model, RunStore, TenantId, Tool, ToolServers, UsageCounters, Workers,
+};
+use turnwire_engine::{ClockAndIds, EngineParts, QuotaOptions, Runs, Toolbox};
 use turnwire_gateway::{App, AppOptions, HttpLimits, Server};
 use turnwire_models::{Scripted, Turn};
 use turnwire_stores::Store;
@@ -49,6 +51,9 @@ pub(crate) struct Plan {
     workers: Option<Arc<dyn Workers>>,
     audit: Option<Arc<dyn AuditLog>>,
     model_tenants: BTreeMap<String, BTreeSet<TenantId>>,
+    quotas: QuotaOptions,
+    usage: Option<Arc<dyn UsageCounters>>,
+    clock: Option<Arc<ClockAndIds>>,
     pub(crate) options: AppOptions,
     pub(crate) limits: HttpLimits,
 }
@@ -75,6 +80,9 @@ impl Plan {
             workers: None,
             audit: None,
             model_tenants: BTreeMap::new(),
+            quotas: QuotaOptions::default(),
+            usage: None,
+            clock: None,
             options,
             limits,
         }
@@ -143,6 +151,19 @@ impl Plan {
         self
     }
 
+    /// What tenants and keys may use, by a clock of the test.
+    pub(crate) fn quotas(mut self, quotas: QuotaOptions, clock: &Arc<ClockAndIds>) -> Self {
+        self.quotas = quotas;
+        self.clock = Some(Arc::clone(clock));
+        self
+    }
+
+    /// Runs on a store that other servers use, too.
+    pub(crate) fn on(mut self, store: &Store) -> Self {
+        self.usage = Some(Arc::new(store.clone()));
+        self.store(store.clone()).log(store.clone()).workers(store.clone())
+    }
+
     pub(crate) fn audit(mut self, log: impl AuditLog + 'static) -> Self {
         self.audit = Some(Arc::new(log));
         self
@@ -187,6 +208,9 @@ impl Plan {
             workers: self.workers.unwrap_or(usual.workers),
             audit: self.audit.unwrap_or(usual.audit),
             model_tenants: self.model_tenants,
+            quotas: self.quotas,
+            usage: self.usage,
+            clock_and_ids: self.clock.unwrap_or(usual.clock_and_ids),
             heartbeat: Duration::from_secs(1),
             ..EngineParts::default()
         });

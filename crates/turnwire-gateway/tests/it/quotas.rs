@@ -1,0 +1,317 @@
+//! Quotas and budgets: every surface keeps them, and says so.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::future::join_all;
+use reqwest::{Method, StatusCode, header::HeaderMap};
+use serde_json::{Value, json};
+use tokio::time::{MissedTickBehavior, interval};
+use turnwire_contract::{Scope, Timestamp, Usage};
+use turnwire_engine::{ClockAndIds, Quota, QuotaOptions};
+use turnwire_models::{Price, Priced, Scripted, Turn};
+use turnwire_stores::{Store, StoreOptions};
+use turnwire_testkit::{Behaviour, FakeTool, services::postgres_url};
+
+use crate::{
+    tenants::new_key,
+    world::{Plan, World},
+};
+
+/// 2026-11-17T10:49:30Z.
+const NOON: i64 = 1_794_912_570_000_000;
+const SECOND: i64 = 1_000_000;
+
+fn clock() -> Arc<ClockAndIds> {
+    Arc::new(ClockAndIds::by_hand(Timestamp::from_micros(NOON)))
+}
+
+fn talkative() -> Plan {
+    let usage = Usage { input_tokens: 6, output_tokens: 4, ..Usage::default() };
+    Plan::with_model(Scripted::new([Turn::new().text("Hi.").usage(usage)]).looping())
+}
+
+fn per_tenant(quota: Quota) -> QuotaOptions {
+    QuotaOptions { per_tenant: quota, ..QuotaOptions::default() }
+}
+
+fn requests(max: u64) -> QuotaOptions {
+    per_tenant(Quota { requests_per_minute: Some(max), ..Quota::default() })
+}
+
+struct Got {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Value,
+}
+
+impl Got {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+}
+
+async fn ask(world: &World, key: Option<&str>, path: &str, body: &Value) -> Got {
+    let mut request = world.request(Method::POST, path).json(body);
+    if let Some(key) = key {
+        request = request.bearer_auth(key);
+    }
+    let response = request.send().await.unwrap();
+    let (status, headers) = (response.status(), response.headers().clone());
+    let text = response.text().await.unwrap();
+    Got { status, headers, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) }
+}
+
+/// Every surface that starts runs admits as many requests as the quota allows, says what is left,
+/// refuses one more, and admits it in the next minute.
+#[tokio::test]
+async fn every_surface_keeps_a_rate() {
+    let message = json!({ "role": "user", "content": "?" });
+    let part = json!({ "id": "m", "role": "user", "parts": [{ "type": "text", "text": "?" }] });
+    let surfaces = [
+        ("/v1/responses", json!({ "input": "?" })),
+        ("/v1/responses", json!({ "input": "?", "stream": true })),
+        ("/v1/responses", json!({ "input": "?", "background": true })),
+        ("/v1/responses/compact", json!({ "model": "default", "input": "?" })),
+        ("/v1/chat/completions", json!({ "model": "default", "messages": [message] })),
+        ("/chat", json!({ "message": "?" })),
+        ("/chat/stream", json!({ "message": "?" })),
+        ("/ai-sdk/chat", json!({ "messages": [part], "trigger": "submit-message" })),
+        (
+            "/ag-ui",
+            json!({ "protocolVersion": "1.0", "messages": [{ "id": "m", "role": "user", "content": "?" }] }),
+        ),
+    ];
+    for (path, body) in surfaces {
+        let clock = clock();
+        let world = talkative().quotas(requests(2), &clock).start().await;
+        let ask = async |n: u32| {
+            // Surfaces that name chats and runs get new ones.
+            let mut body = body.clone();
+            match path {
+                "/ai-sdk/chat" => body["id"] = json!(format!("c{n}")),
+                "/ag-ui" => {
+                    body["runId"] = json!(format!("r{n}"));
+                    body["threadId"] = json!(format!("t{n}"));
+                }
+                _ => {}
+            }
+            ask(&world, None, path, &body).await
+        };
+        for (n, left) in [(1, "1"), (2, "0")] {
+            let got = ask(n).await;
+            assert_eq!(got.status, StatusCode::OK, "{path}: {}", got.body);
+            assert_eq!(got.header("x-ratelimit-limit-requests"), Some("2"), "{path}");
+            assert_eq!(got.header("x-ratelimit-remaining-requests"), Some(left), "{path}");
+            assert_eq!(got.header("x-ratelimit-reset-requests"), Some("30s"), "{path}");
+            assert_eq!(got.header("x-ratelimit-limit-tokens"), None, "{path}");
+        }
+        let refused = ask(3).await;
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{path}: {}", refused.body);
+        assert_eq!(refused.body["error"]["code"], "rate_limit_exceeded", "{path}");
+        assert_eq!(refused.header("retry-after"), Some("30"), "{path}");
+        assert_eq!(refused.header("x-ratelimit-remaining-requests"), Some("0"), "{path}");
+        clock.set(Timestamp::from_micros(NOON + 30 * SECOND));
+        let again = ask(4).await;
+        assert_eq!(again.status, StatusCode::OK, "{path}: {}", again.body);
+        assert_eq!(again.header("x-ratelimit-reset-requests"), Some("1m0s"), "{path}");
+        let (_, metrics) = world.get("/metrics").await;
+        let line = "turnwire_limits_reached_total{limit=\"quotas.requests_per_minute\"} 1";
+        assert!(metrics.as_str().unwrap().contains(line), "{path}");
+        world.close().await;
+    }
+}
+
+/// Sockets keep a rate, too: the socket stays open, and the turn is refused.
+#[tokio::test]
+async fn sockets_keep_a_rate() {
+    let clock = clock();
+    let world = talkative().quotas(requests(2), &clock).start().await;
+    let mut socket = world.socket("/v1/responses").await;
+    let create = json!({ "type": "response.create", "input": "?" });
+    let is_over = |message: &Value| message["type"] == "response.completed";
+    for _ in 0..2 {
+        socket.send(create.clone()).await;
+        socket.until(is_over).await;
+    }
+    socket.send(create).await;
+    let refused = socket.next().await.unwrap();
+    assert_eq!(refused["error"]["code"], "rate_limit_exceeded", "{refused:#}");
+    let id = world.session().await;
+    let mut chat = world.socket("/ws/chat").await;
+    chat.send(json!({ "type": "message", "conversation_id": id, "content": "?" })).await;
+    let refused = chat.next().await.unwrap();
+    assert_eq!(refused["type"], "error", "{refused:#}");
+    world.close().await;
+}
+
+/// Tokens are counted when a turn is over: one more request is refused once they are used up.
+#[tokio::test]
+async fn tokens_are_counted() {
+    let clock = clock();
+    let quota = Quota { tokens_per_minute: Some(20), ..Quota::default() };
+    let world = talkative().quotas(per_tenant(quota), &clock).start().await;
+    let body = json!({ "input": "?" });
+    for left in ["20", "10"] {
+        let got = ask(&world, None, "/v1/responses", &body).await;
+        assert_eq!(got.status, StatusCode::OK, "{}", got.body);
+        assert_eq!(got.header("x-ratelimit-limit-tokens"), Some("20"));
+        assert_eq!(got.header("x-ratelimit-remaining-tokens"), Some(left));
+        assert_eq!(got.header("x-ratelimit-limit-requests"), None);
+    }
+    let refused = ask(&world, None, "/v1/responses", &body).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.body["error"]["code"], "rate_limit_exceeded");
+    clock.set(Timestamp::from_micros(NOON + 30 * SECOND));
+    assert_eq!(ask(&world, None, "/v1/responses", &body).await.status, StatusCode::OK);
+    world.close().await;
+}
+
+/// A quota of a key leaves its siblings alone, and a quota of a tenant leaves other tenants alone.
+#[tokio::test]
+async fn others_are_not_touched() {
+    let clock = clock();
+    let quotas = QuotaOptions {
+        per_key: Quota { requests_per_minute: Some(1), ..Quota::default() },
+        ..requests(2)
+    };
+    let world = talkative().quotas(quotas, &clock).start().await;
+    let scopes = || [Scope::RunsRead, Scope::RunsWrite];
+    let mut keys = Vec::new();
+    for _ in 0..3 {
+        keys.push(new_key(&world, "acme", scopes()).await.text);
+    }
+    let other = new_key(&world, "other", scopes()).await.text;
+    let start = async |key: &str| {
+        let got = ask(&world, Some(key), "/v1/responses", &json!({ "input": "?" })).await;
+        (got.status, got.body["error"]["message"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(start(&keys[0]).await.0, StatusCode::OK);
+    let (status, message) = start(&keys[0]).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert!(message.starts_with("The key has used"), "{message}");
+    assert_eq!(start(&keys[1]).await.0, StatusCode::OK, "another key of the tenant");
+    let (status, message) = start(&keys[2]).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert!(message.starts_with("The tenant has used"), "{message}");
+    assert_eq!(start(&other).await.0, StatusCode::OK, "another tenant");
+    world.close().await;
+}
+
+/// What starts no run counts as no request: a mistake, and a repetition that finds its run.
+#[tokio::test]
+async fn only_runs_are_counted() {
+    let clock = clock();
+    let world = talkative().quotas(requests(2), &clock).start().await;
+    let body = json!({ "input": "?" });
+    for _ in 0..3 {
+        let wrong = json!({ "input": "?", "model": "no such model" });
+        let wrong = ask(&world, None, "/v1/responses", &wrong).await;
+        assert_eq!(wrong.status, StatusCode::NOT_FOUND, "{}", wrong.body);
+        let request = world.request(Method::POST, "/v1/responses").json(&body);
+        let again = request.header("idempotency-key", "k").send().await.unwrap();
+        assert_eq!(again.status(), StatusCode::OK);
+    }
+    assert_eq!(ask(&world, None, "/v1/responses", &body).await.status, StatusCode::OK);
+    let refused = ask(&world, None, "/v1/responses", &body).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    world.close().await;
+}
+
+/// A thousandth of a unit per token.
+const PRICE: Price =
+    Price { input: 1_000_000_000_000, cached_input: 1_000_000_000_000, output: 1_000_000_000_000 };
+
+/// A budget warns, then ends the run that uses it up before its next turn, then refuses new runs
+/// for the rest of the month.
+#[tokio::test]
+async fn a_budget_warns_ends_and_refuses() {
+    let usage = Usage { input_tokens: 40, ..Usage::default() };
+    let turns = [
+        Turn::new().text("Cheap.").usage(usage),
+        Turn::new().text("Cheap.").usage(usage),
+        Turn::new().call("t", json!({})).usage(usage),
+        Turn::new().text("Never said."),
+    ];
+    let model = Priced::new(Arc::new(Scripted::new(turns)), PRICE);
+    let tool = FakeTool::new("t", Behaviour::Returns("r".to_owned()));
+    let clock = clock();
+    // Three turns of 0.04 use it up.
+    let quota = Quota { cost_nanos_per_month: Some(100_000_000), ..Quota::default() };
+    let plan = Plan::new([]).only_model(Arc::new(model)).server("m", [tool]);
+    let world = plan.quotas(per_tenant(quota), &clock).start().await;
+    let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);
+    let body = json!({ "input": "?", "tools": tools });
+    for _ in 0..2 {
+        let got = ask(&world, None, "/v1/responses", &body).await;
+        assert_eq!(got.body["status"], "completed", "{}", got.body);
+        assert_eq!(got.header("turnwire-quota-warning"), None);
+    }
+    let got = ask(&world, None, "/v1/responses", &body).await;
+    let warning = "80% of the budget of the tenant for this month is used";
+    assert_eq!(got.header("turnwire-quota-warning"), Some(warning));
+    assert_eq!(got.status, StatusCode::OK);
+    assert_eq!(got.body["status"], "incomplete", "{}", got.body);
+    assert_eq!(got.body["incomplete_details"]["reason"], "insufficient_quota");
+    let refused = ask(&world, None, "/v1/responses", &body).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.body["error"]["code"], "insufficient_quota");
+    assert_eq!(refused.header("x-should-retry"), Some("false"));
+    assert!(refused.header("retry-after").is_some());
+    let (_, metrics) = world.get("/metrics").await;
+    let metrics = metrics.as_str().unwrap();
+    assert!(metrics.contains("turnwire_runs_near_budget_total 1"), "{metrics}");
+    assert!(metrics.contains("runs_incomplete_total{reason=\"insufficient_quota\"} 1"));
+    world.close().await;
+}
+
+const EXCHANGE_EVERY: Duration = Duration::from_millis(100);
+const LIMIT: u64 = 60;
+
+/// Three servers on one PostgreSQL under load admit the limit, and at most what the other two admit
+/// within two exchanges more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_servers_keep_a_rate_together() {
+    let (url, clock) = (postgres_url(), clock());
+    let mut worlds = Vec::new();
+    for _ in 0..3 {
+        let store = Store::open(StoreOptions::at(url.as_str())).await.unwrap();
+        let quotas = QuotaOptions { exchange_every: EXCHANGE_EVERY, ..requests(LIMIT) };
+        let world = talkative().quotas(quotas, &clock).on(&store).start().await;
+        worlds.push((world, store));
+    }
+    // 30 requests a second to each: without the others, each would admit the whole limit.
+    let load = worlds.iter().map(async |(world, _)| {
+        let mut admitted = Vec::new();
+        let mut due = interval(Duration::from_millis(33));
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut n_refused = 0;
+        while n_refused < 10 {
+            due.tick().await;
+            let got = ask(world, None, "/v1/responses", &json!({ "input": "?" })).await;
+            match got.status {
+                StatusCode::OK => admitted.push(Instant::now()),
+                StatusCode::TOO_MANY_REQUESTS => n_refused += 1,
+                other => panic!("{other}: {}", got.body),
+            }
+        }
+        admitted
+    });
+    let admitted = join_all(load).await;
+    let n_admitted: usize = admitted.iter().map(Vec::len).sum();
+    // An exchange takes a while on a busy machine.
+    let unseen_for = 2 * EXCHANGE_EVERY + Duration::from_millis(400);
+    let all = admitted.iter().enumerate();
+    let all = all.flat_map(|(node, times)| times.iter().map(move |time| (node, *time)));
+    let (last_node, last) = all.clone().max_by_key(|(_, time)| *time).unwrap();
+    let unseen = all.filter(|(node, time)| *node != last_node && last - *time <= unseen_for);
+    let most = usize::try_from(LIMIT).unwrap() + unseen.count();
+    assert!(n_admitted >= usize::try_from(LIMIT).unwrap(), "{n_admitted} admitted");
+    assert!(n_admitted <= most, "{n_admitted} admitted, at most {most}");
+    for (world, store) in worlds {
+        world.close().await;
+        store.close().await;
+    }
+}
