@@ -23,6 +23,7 @@ mod disconnect;
 mod draining;
 mod durable_stream;
 mod failed_runs;
+mod fairness;
 mod faults;
 mod file_inputs;
 mod files;

@@ -1,7 +1,8 @@
 //! The single writer of this process. It commits events of all runs in batches.
 //!
 //! Callers queue their rows and wait. Appends queued during a commit form the next batch. So more
-//! runs share a commit under load, and no append waits for more than one earlier commit.
+//! runs share a commit under load, and no append waits for more than one earlier commit, unless its
+//! tenant has more appends than fit into a batch ([`batch`]).
 //!
 //! A batch without a response is sent again unchanged. Its rows carry a tag that distinguishes this
 //! writer's rows from others'. Then a [probe](BatchWriter::probe) finds the cause. If a minimal
@@ -10,7 +11,7 @@
 //! other runs continue.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::VecDeque,
     panic::AssertUnwindSafe,
     sync::{
         Arc, Mutex,
@@ -39,10 +40,12 @@ use crate::{
     sync::lock,
 };
 
+mod batch;
 mod isolation;
 mod postgres;
 mod sqlite;
 
+use self::batch::take_batch;
 pub(crate) use isolation::IsolatedWriter;
 pub(crate) use postgres::PostgresBatchWriter;
 pub(crate) use sqlite::SqliteBatchWriter;
@@ -273,7 +276,8 @@ impl Writer {
     async fn write_all(&mut self) {
         let mut written = None;
         loop {
-            while self.waiting.len() < BATCH_JOBS
+            // All that are queued, so that the batch can have some of every tenant.
+            while self.waiting.len() < QUEUE
                 && let Ok(request) = self.requests.try_recv()
             {
                 self.take(request);
@@ -288,7 +292,7 @@ impl Writer {
                 }
                 continue;
             }
-            let batch = self.take_batch();
+            let batch = take_batch(&mut self.waiting);
             written = self.write(batch, written).await;
         }
     }
@@ -316,25 +320,6 @@ impl Writer {
             self.take(request);
         }
         n > 0
-    }
-
-    /// Takes the queued appends that fit into one batch, at most one per run.
-    fn take_batch(&mut self) -> Vec<Job> {
-        let (mut batch, mut later): (Vec<Job>, VecDeque<Job>) = Default::default();
-        let (mut runs, mut bytes) = (HashSet::new(), 0);
-        for job in self.waiting.drain(..) {
-            let fits = batch.is_empty() || bytes + job.bytes <= BATCH_BYTES;
-            if batch.len() < BATCH_JOBS && fits && runs.insert(job.run_id.clone()) {
-                bytes += job.bytes;
-                batch.push(job);
-            } else {
-                // Later appends of the same run stay behind this one.
-                runs.insert(job.run_id.clone());
-                later.push_back(job);
-            }
-        }
-        self.waiting = later;
-        batch
     }
 
     /// Writes `batch`. Meanwhile, callers of the batch `before` are notified.
