@@ -38,13 +38,14 @@ pub use outcome::{
 pub use ports::{
     AbandonedRun, Allowed, ApiKey, ApiKeys, Attachment, Attachments, AuditAction, AuditEnd,
     AuditEntry, AuditFault, AuditLog, AuditQuery, AuditRecord, AuditReport, BatchRecord, BlobError,
-    BlobStore, CallLink, Chunking, CollectionNotes, CollectionRecord, CollectionUsage, Collections,
-    Commands, Comparison, ContentStream, ConversationRecord, Conversations, Created,
-    EmbeddingError, Entries, EventStream, ExtractionFailure, FileCounts, FileRecord, FileUpload,
-    Files, Filter, FilterMistake, Finish, FoundChunk, IndexQueue, IndexTask, IndexWork, Indexed,
+    BlobStore, CallLink, Chunking, ClaimedDelivery, CollectionNotes, CollectionRecord,
+    CollectionUsage, Collections, Commands, Comparison, ContentStream, ConversationRecord,
+    Conversations, Created, DeliveryAttempt, DeliveryQuery, DeliveryStatus, EmbeddingError,
+    Entries, EventStream, ExtractionFailure, FileCounts, FileRecord, FileUpload, Files, Filter,
+    FilterMistake, Finish, FoundChunk, FreeReceiver, IndexQueue, IndexTask, IndexWork, Indexed,
     Indexing, Journal, JournalError, JournalHead, Lease, Leases, Library, LibraryError,
     ListedStatus, MAX_API_KEYS, MAX_CLAIMS, MAX_SHARES, Model, ModelError, ModelPart, ModelStream,
-    NewChunk, NewRun, NoToolServers, ObservedRun, Observer, PendingCommand, PinnedTool, Pins, Prompt, Query, Question, RANKED, RequestKey, RunCommand, RunCounts, RunEnd, RunFilter, RunPage, RunProgress, RunQuery, RunRecord, RunRecords, RunStatus, RunStore, RunSummary, RunWatch, Scope, SearchResults, ServerRef, ServerState, ServerStatus, ServerTransport, Share, Shares, SingleWorker, StoreError, TextAnalyzer, TokenError, TokenHolder, TokenVerifier, Tool, ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, UnknownAction, UnknownScope, UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject, UsageWindow, Vectors, Workers, fused,
+    NewChunk, NewRun, NextAttempt, NoToolServers, ObservedRun, Observer, PendingCommand, PinnedTool, Pins, Prompt, Query, Question, RANKED, RequestKey, RunCommand, RunCounts, RunEnd, RunFilter, RunPage, RunProgress, RunQuery, RunRecord, RunRecords, RunStatus, RunStore, RunSummary, RunWatch, Scope, SearchResults, ServerRef, ServerState, ServerStatus, ServerTransport, Share, Shares, SingleWorker, StoreError, TextAnalyzer, TokenError, TokenHolder, TokenVerifier, Tool, ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, UnknownAction, UnknownScope, UnknownWebhookEvent, UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject, UsageWindow, Vectors, WebhookCounts, WebhookDelivery, WebhookEvent, WebhookOutbox, WebhookRoute, Workers, fused,
 };
 pub use run::{
     Approvals, AskBefore, FirstCall, Limits, RunRequest, ServerUse, ToolChoice, UnknownOutcomes,

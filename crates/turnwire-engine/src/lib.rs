@@ -18,9 +18,8 @@
 //!   abandoned runs and releases leases; `lease_state` is what it knows. `run_feed` follows the
 //!   runs of a tenant for lists and passes on `run_changes`. `capabilities` checks whether this worker can execute a
 //!   run. `status` reports on the engine, and `observers` are told what runs record.
+//! * [`quotas`] counts what tenants use, with the other servers of the store.
 //! * [`policy`] decides which calls need an approval. [`definition`] and `pinning` detect changed
-//!   run. `status` reports on the engine.
-//! * [`quotas`] counts what tenants use, with the other servers of the store. [`policy`] decides which calls need an approval. [`definition`] and `pinning` detect changed
 //!   tools. `concurrency` limits parallel calls. `work_time` measures a run against its time limit.
 //! * [`toolbox`], `compaction`, `deadline`, `depth`, `retry`, `sync` and [`failures`] are used by
 //!   all of these.

@@ -134,10 +134,14 @@ impl Store {
         }
         let run_id = first.run_id.clone();
         let progress = self.progress_after(tenant, &batch).await;
+        let deliveries = self.deliveries_of(tenant, batch.iter().map(AsRef::as_ref)).await;
         let (is_over, is_noted) = (ending.is_some(), ending.is_some() || progress.is_some());
-        let (tenant, new_run) = (tenant.clone(), None);
-        let append = Append { tenant, events: batch, ending, progress, new_run };
+        let (tenant, new_run, has_deliveries) = (tenant.clone(), None, !deliveries.is_empty());
+        let append = Append { tenant, events: batch, ending, progress, deliveries, new_run };
         let appended = self.0.writer.append(append).await;
+        if has_deliveries {
+            self.0.delivery_added.notify_one();
+        }
         if is_over || appended.is_err() {
             self.0.tails.progress().forget(&run_id);
         }

@@ -22,6 +22,7 @@
 //!   its own. `outage` has the backoff while a server is unavailable.
 //! * `deletion` deletes runs, `shared_deletion` those that are to go at the same time, `retention`
 //!   old ones. `turn_queue` is how requests are done together. `backup` copies a SQLite store.
+//! * `webhook_rows` is what an append stores for receivers of webhooks, `webhooks` sends from there.
 //! * `audit` stores who did what, in chains (`audit_chain`). `api_keys` stores keys, `shares` share links, `blob_store` large tool results, `trust`
 //!   permissions and pins, `usage` what tenants used, `library` files.
 #![warn(missing_docs)]
@@ -64,6 +65,8 @@ mod sync;
 mod trust;
 mod turn_queue;
 mod usage;
+mod webhook_rows;
+mod webhooks;
 mod workers;
 mod writer;
 

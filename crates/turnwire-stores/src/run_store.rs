@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use tracing::error;
 use turnwire_contract::{
-    Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, Failure,
-    ItemId, NewRun, RequestKey, RunCounts, RunEnd, RunFilter, RunId, RunOutcome, RunPage, RunQuery,
-    RunRecord, RunRecords, RunRequest, RunStatus, RunSummary, StoreError, TenantId, Timestamp,
+    Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, Event,
+    Failure, ItemId, NewRun, RecordedEvent, RequestKey, RunCounts, RunEnd, RunFilter, RunId,
+    RunOutcome, RunPage, RunQuery, RunRecord, RunRecords, RunRequest, RunStatus, RunSummary, Seq,
+    StoreError, TenantId, Timestamp, Usage,
 };
 
 use crate::{
@@ -18,6 +19,7 @@ use crate::{
     rows::append_forced_end,
     run_ends,
     run_listing::MAX_LISTED,
+    webhook_rows::{self, NewDelivery},
 };
 
 #[async_trait]
@@ -121,11 +123,20 @@ impl RunRecords for Store {
         at: Timestamp,
     ) -> Result<(), StoreError> {
         let dialect = self.0.database.dialect();
+        let (end, usage) = (outcome.clone(), Usage::default());
+        let event = Event::RunFinished { outcome: end, usage };
+        let end = RecordedEvent { run_id: run_id.clone(), seq: Seq::START, at, event };
+        let deliveries = self.deliveries_of(tenant, [&end]).await;
         let mut transaction = self.0.database.begin().await?;
         append_forced_end(&mut *transaction, tenant, run_id, &outcome, at).await?;
+        let added: Vec<&NewDelivery> = deliveries.iter().collect();
+        webhook_rows::store(&mut *transaction, dialect, &added).await?;
         let ending = RunEnd { outcome, entries: Vec::new() };
         run_ends::store(&mut *transaction, dialect, &[(tenant, run_id, &ending)]).await?;
         transaction.commit().await?;
+        if !deliveries.is_empty() {
+            self.0.delivery_added.notify_one();
+        }
         self.0.tails.release(run_id);
         Ok(())
     }

@@ -72,6 +72,7 @@ impl Store {
             events: run.beginning.clone(),
             ending: None,
             progress: None,
+            deliveries: Vec::new(),
             new_run: Some(NewRunRow {
                 created_at: run.created_at.as_micros(),
                 request: encode(&*run.request)?,

@@ -12,6 +12,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 use tracing::{info, warn};
+use turnwire_contract::WebhookRoute;
 
 use crate::{
     audit_chain::AuditQueue,
@@ -56,6 +57,8 @@ pub struct StoreOptions {
     pub conversation_retention: Option<Duration>,
     /// How long entries of the audit log are stored. `None` means forever.
     pub audit_retention: Option<Duration>,
+    /// Which events are stored for which receiver of webhooks.
+    pub webhooks: Vec<WebhookRoute>,
     /// Maximum pooled connections to PostgreSQL, in addition to three dedicated ones: writer,
     /// follower and listener.
     pub connections: u32,
@@ -74,6 +77,7 @@ impl StoreOptions {
             retention: Some(Duration::from_hours(7 * 24)),
             conversation_retention: Some(Duration::from_hours(30 * 24)),
             audit_retention: None,
+            webhooks: Vec::new(),
             connections: 16,
             tenant_role: None,
         }
@@ -102,6 +106,8 @@ pub(crate) struct Inner {
     pub(crate) counters: Arc<Counters>,
     /// Notified when this process has changed what a list says about a run.
     pub(crate) summarized: Notify,
+    /// Notified when this process has stored a delivery of a webhook.
+    pub(crate) delivery_added: Notify,
     /// All background tasks. `stop` ends them.
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -223,6 +229,7 @@ impl StoreBuilder {
             outage: self.outage,
             counters: self.counters,
             summarized: Notify::new(),
+            delivery_added: Notify::new(),
             tasks: self.tasks,
             _stops_when_dropped: self.stop.clone().drop_guard(),
             stop: self.stop,

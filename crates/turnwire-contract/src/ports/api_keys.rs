@@ -31,7 +31,7 @@ pub enum Scope {
     /// Read metrics.
     #[serde(rename = "metrics")]
     Metrics,
-    /// Manage the keys of the own tenant, and read its audit log.
+    /// Manage the keys of the own tenant, and read its audit log and its webhook deliveries.
     #[serde(rename = "admin")]
     Admin,
     /// Manage the keys of every tenant, and read the whole audit log.

@@ -41,8 +41,8 @@ pub enum AuditAction {
     /// Something was read. The object is its path, the detail the route.
     #[serde(rename = "read")]
     Read,
-    /// A conversation, a file or a vector store was made, changed or deleted, or a tool was tried.
-    /// The object is its path, the detail the route.
+    /// A conversation, a file or a vector store was made, changed or deleted, a tool was tried, or a
+    /// webhook was sent again. The object is its path, the detail the route.
     #[serde(rename = "changed")]
     Changed,
     /// An API key was created. The object is its ID.

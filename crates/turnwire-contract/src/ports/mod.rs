@@ -23,6 +23,7 @@ mod tokens;
 mod tool;
 mod tool_servers;
 mod usage;
+mod webhooks;
 mod workers;
 
 pub use api_keys::{ApiKey, ApiKeys, MAX_API_KEYS, Scope, UnknownScope};
@@ -61,6 +62,10 @@ pub use tool_servers::{
     NoToolServers, ServerRef, ServerState, ServerStatus, ServerTransport, ToolServers,
 };
 pub use usage::{UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject, UsageWindow};
+pub use webhooks::{
+    ClaimedDelivery, DeliveryAttempt, DeliveryQuery, DeliveryStatus, FreeReceiver, NextAttempt,
+    UnknownWebhookEvent, WebhookCounts, WebhookDelivery, WebhookEvent, WebhookOutbox, WebhookRoute,
+};
 pub use workers::{
     AbandonedRun, Commands, Lease, Leases, PendingCommand, RunCommand, SingleWorker, Workers,
 };

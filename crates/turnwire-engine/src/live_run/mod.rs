@@ -28,9 +28,9 @@ use turnwire_contract::{
 };
 
 use crate::{
-    clock_and_ids::ClockAndIds, failures, observers::Watches, run_state::RunState, sync::lock,
     clock_and_ids::ClockAndIds,
     failures,
+    observers::Watches,
     quotas::{Quotas, Users},
     run_state::RunState,
     sync::lock,

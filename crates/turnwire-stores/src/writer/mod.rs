@@ -38,6 +38,7 @@ use crate::{
     rows::{EventRow, new_tag, to_rows},
     run_ends::EndOfRun,
     sync::lock,
+    webhook_rows::NewDelivery,
 };
 
 mod batch;
@@ -66,6 +67,8 @@ pub(crate) struct Append {
     pub(crate) ending: Option<RunEnd>,
     /// What a list says about the run from now on, if it changes.
     pub(crate) progress: Option<SummaryColumns>,
+    /// What the events cause for receivers of webhooks.
+    pub(crate) deliveries: Vec<NewDelivery>,
     /// The run itself, if these are its first events.
     pub(crate) new_run: Option<NewRunRow>,
 }
@@ -93,6 +96,8 @@ pub(crate) struct Job {
     ending: Option<RunEnd>,
     /// What a list says about the run from now on, if it changes.
     progress: Option<Box<SummaryColumns>>,
+    /// What the events cause for receivers of webhooks.
+    deliveries: Vec<NewDelivery>,
     new_run: Option<Box<NewRunRow>>,
     answer: oneshot::Sender<Result<(), JournalError>>,
 }
@@ -124,7 +129,7 @@ impl Job {
 
 /// A request to the writer.
 enum Request {
-    Append(Job),
+    Append(Box<Job>),
     /// Answered after the next successful write.
     Probe(oneshot::Sender<()>),
 }
@@ -172,7 +177,7 @@ type AtWorkSince = Arc<Mutex<Option<Instant>>>;
 impl WriterHandle {
     /// Writes `append` with those of other runs.
     pub(crate) async fn append(&self, append: Append) -> Result<(), JournalError> {
-        let Append { tenant, events, ending, progress, new_run } = append;
+        let Append { tenant, events, ending, progress, deliveries, new_run } = append;
         let Some(first) = events.first() else { return Ok(()) };
         let run_id = first.run_id.clone();
         let rows = to_rows(&events).map_err(|error| JournalError::Rejected {
@@ -187,6 +192,19 @@ impl WriterHandle {
         let job =
             Job { tenant, run_id, tag, events, rows, bytes, ending, progress, new_run, answer };
         let _waiting = Waiting::begin(&self.n_waiting);
+        let job = Box::new(Job {
+            tenant,
+            run_id,
+            tag,
+            events,
+            rows,
+            bytes,
+            ending,
+            progress,
+            deliveries,
+            new_run,
+            answer,
+        });
         self.requests.send(Request::Append(job)).await.map_err(|_| closed())?;
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
@@ -299,8 +317,8 @@ impl Writer {
 
     fn take(&mut self, request: Request) {
         match request {
-            Request::Append(job) if job.bytes > BATCH_BYTES => self.isolate(job),
-            Request::Append(job) => self.waiting.push_back(job),
+            Request::Append(job) if job.bytes > BATCH_BYTES => self.isolate(*job),
+            Request::Append(job) => self.waiting.push_back(*job),
             Request::Probe(answer) => self.probes.push(answer),
         }
     }

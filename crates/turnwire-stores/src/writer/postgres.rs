@@ -1,4 +1,4 @@
-//! Batches in PostgreSQL: one statement, and a transaction only when a run ends.
+//! Batches in PostgreSQL: one statement, and a transaction only when a run ends or a webhook is due.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -14,6 +14,7 @@ use crate::{
     notify::postgres::{GROWN, payloads},
     rows::EventRow,
     run_ends::{self, EndOfRun},
+    webhook_rows::{self, NewDelivery},
 };
 
 /// First the fence: inserts the first row of each append, at a seq that must be free. Then the
@@ -85,8 +86,9 @@ impl PostgresBatchWriter {
         time: Duration,
     ) -> Result<Vec<bool>, DatabaseError> {
         let sender = self.sender();
-        let winners = if jobs.iter().any(|job| job.ending.is_some()) {
-            self.write_with_endings(jobs, time).await?
+        let needs_more = |job: &Job| job.ending.is_some() || !job.deliveries.is_empty();
+        let winners = if jobs.iter().any(needs_more) {
+            self.write_in_transaction(jobs, time).await?
         } else {
             let connection = self.connection.get().await?;
             insert(connection, jobs, &self.worker, sender.as_deref(), time).await?
@@ -102,7 +104,8 @@ impl PostgresBatchWriter {
         Ok(jobs.iter().map(|job| won(job) || is_there(job)).collect())
     }
 
-    async fn write_with_endings(
+    /// Also stores the ends of runs, and what is to be sent to receivers of webhooks.
+    async fn write_in_transaction(
         &mut self,
         jobs: &[Job],
         time: Duration,
@@ -113,6 +116,9 @@ impl PostgresBatchWriter {
         let winners = insert(connection, jobs, worker, sender.as_deref(), time).await?;
         let winning: HashSet<&str> = winners.iter().map(String::as_str).collect();
         let won = |job: &&Job| winning.contains(job.run_id.as_str());
+        let deliveries: Vec<&NewDelivery> =
+            jobs.iter().filter(won).flat_map(|job| &job.deliveries).collect();
+        webhook_rows::store(&mut transaction, self.dialect, &deliveries).await?;
         let ends: Vec<EndOfRun<'_>> = jobs.iter().filter(won).filter_map(Job::end).collect();
         run_ends::store(&mut transaction, self.dialect, &ends).await?;
         Box::new(transaction).commit().await?;

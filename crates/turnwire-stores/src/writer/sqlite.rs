@@ -10,6 +10,7 @@ use crate::{
     database::{Database, DatabaseError, STATEMENT_TIMEOUT, Transaction, Value},
     rows::EventRow,
     run_ends::{self, EndOfRun},
+    webhook_rows::{self, NewDelivery},
 };
 
 /// A seq conflict inserts nothing. Any other conflict is an error.
@@ -40,12 +41,16 @@ impl SqliteBatchWriter {
         let mut transaction = self.database.begin().await?;
         let mut kept = Vec::with_capacity(jobs.len());
         let mut ends: Vec<EndOfRun<'_>> = Vec::new();
+        let mut deliveries: Vec<&NewDelivery> = Vec::new();
         for job in jobs {
             let has_won = self.write_job(&mut *transaction, job).await?;
             kept.push(has_won || has_our_tag(&mut *transaction, job).await?);
             ends.extend(job.end().filter(|_| has_won));
+            deliveries.extend(job.deliveries.iter().filter(|_| has_won));
         }
-        run_ends::store(&mut *transaction, self.database.dialect(), &ends).await?;
+        let dialect = self.database.dialect();
+        webhook_rows::store(&mut *transaction, dialect, &deliveries).await?;
+        run_ends::store(&mut *transaction, dialect, &ends).await?;
         transaction.commit().await?;
         Ok(kept)
     }

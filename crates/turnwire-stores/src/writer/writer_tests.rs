@@ -28,6 +28,7 @@ fn first_append_of(run_id: &str) -> Append {
         events: vec![Arc::new(first)],
         ending: None,
         progress: None,
+        deliveries: Vec::new(),
         new_run: None,
     }
 }

@@ -11,3 +11,4 @@ mod support;
 mod takeovers;
 mod usage;
 mod version_before;
+mod webhooks;

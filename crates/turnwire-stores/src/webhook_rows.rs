@@ -1,0 +1,112 @@
+//! What an append stores for receivers of webhooks, in its own transaction.
+
+use std::collections::HashSet;
+
+use sha2::{Digest, Sha256};
+use turnwire_contract::{
+    CallId, Event, RecordedEvent, RunId, Seq, TenantId, Timestamp, WebhookEvent, WebhookRoute,
+};
+
+use crate::database::{DatabaseError, Dialect, Transaction, Value};
+
+/// An event for one receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewDelivery {
+    id: String,
+    tenant: TenantId,
+    url: String,
+    event: WebhookEvent,
+    run_id: RunId,
+    call_id: Option<CallId>,
+    at: Timestamp,
+}
+
+/// Returns what `events` cause, if their run is of `tenant`.
+pub(crate) fn caused_by<'a>(
+    routes: &[WebhookRoute],
+    tenant: &TenantId,
+    events: impl IntoIterator<Item = &'a RecordedEvent>,
+) -> Vec<NewDelivery> {
+    let mut caused = Vec::new();
+    if routes.iter().all(|route| route.tenant != *tenant) {
+        return caused;
+    }
+    for recorded in events {
+        let (event, call_id) = match &recorded.event {
+            Event::RunFinished { outcome, .. } => (WebhookEvent::of_end(outcome), None),
+            Event::ApprovalRequested { call_id, .. } => {
+                (WebhookEvent::ApprovalRequested, Some(call_id))
+            }
+            _ => continue,
+        };
+        let wanted = routes.iter().filter(|it| it.tenant == *tenant && it.events.contains(&event));
+        caused.extend(wanted.map(|route| NewDelivery {
+            id: id_of(&recorded.run_id, call_id.map(|_| recorded.seq), &route.url),
+            tenant: tenant.clone(),
+            url: route.url.clone(),
+            event,
+            run_id: recorded.run_id.clone(),
+            call_id: call_id.cloned(),
+            at: recorded.at,
+        }));
+    }
+    caused
+}
+
+/// A run ends once, and any other event has its own `seq`. So an ID needs neither chance nor a lookup,
+/// and a worker that repeats an append makes the same one.
+fn id_of(run_id: &RunId, seq: Option<Seq>, url: &str) -> String {
+    let mut hash = Sha256::new();
+    let seq = seq.map(|seq| seq.to_string()).unwrap_or_default();
+    for text in [run_id.as_str(), &seq, url] {
+        // The length prefix separates adjacent texts.
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(text.as_bytes());
+    }
+    let hash = hex::encode(hash.finalize());
+    format!("evt_{}", hash.get(..32).unwrap_or_default())
+}
+
+/// Stores deliveries of runs that are active, before their end is stored.
+pub(crate) async fn store(
+    transaction: &mut dyn Transaction,
+    dialect: &'static Dialect,
+    deliveries: &[&NewDelivery],
+) -> Result<(), DatabaseError> {
+    if deliveries.is_empty() {
+        return Ok(());
+    }
+    // A second row with the same ID in one statement is a conflict that PostgreSQL does not skip.
+    let mut ids = HashSet::new();
+    let new: Vec<&NewDelivery> =
+        deliveries.iter().copied().filter(|it| ids.insert(it.id.as_str())).collect();
+    let sql = format!(
+        "insert into webhook_deliveries
+             (id, tenant, url, event, run_id, call_id, created_at, due_at, status)
+         select zipped.c1, runs.tenant, zipped.c2, zipped.c3, runs.id, nullif(zipped.c5, ''),
+             cast(zipped.c6 as bigint), cast(zipped.c6 as bigint), 'pending'
+         from {} join runs on runs.id = zipped.c4 and runs.tenant = zipped.c7
+         where runs.state = 'active'
+         on conflict (id) do nothing",
+        dialect.zip(&["$1", "$2", "$3", "$4", "$5", "$6", "$7"])
+    );
+    let times: Vec<String> = new.iter().map(|it| it.at.as_micros().to_string()).collect();
+    let column = |of: fn(&NewDelivery) -> &str| -> Vec<&str> {
+        new.iter().map(|delivery| of(delivery)).collect()
+    };
+    let columns = [
+        column(|it| &it.id),
+        column(|it| &it.url),
+        column(|it| it.event.as_str()),
+        column(|it| it.run_id.as_str()),
+        column(|it| it.call_id.as_ref().map_or("", CallId::as_str)),
+        times.iter().map(String::as_str).collect(),
+        column(|it| it.tenant.as_str()),
+    ];
+    let values: Vec<Value<'_>> = columns.iter().map(|column| Value::Texts(column)).collect();
+    transaction.query(&sql, &values).await.map(drop)
+}
+
+#[cfg(test)]
+#[path = "webhook_rows_tests.rs"]
+mod tests;
