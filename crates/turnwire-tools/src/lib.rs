@@ -3,7 +3,8 @@
 //! [`function`] makes a tool from a typed Rust function, [`output`] converts its result, and
 //! [`schema`] derives the schema of its arguments. [`http_function`] calls an HTTP API described in
 //! the settings. [`mcp`] provides the tools of MCP servers. [`web_search`] and [`file_search`] are
-//! the built-in searches. [`egress`] is the HTTP client for URLs from a model or a request.
+//! the built-in searches. [`egress`] is the HTTP client for URLs from a model or a request, and
+//! [`webhooks`] sends events of runs through it.
 //!
 //! Validation of arguments, timeouts, retries, cancellation and events are in the engine, once for
 //! all tools.
@@ -20,8 +21,9 @@ pub mod schema;
 mod secret;
 mod sync;
 pub mod web_search;
+pub mod webhooks;
 
-pub use egress::{Egress, EgressError, EgressOptions, EgressSetupError};
+pub use egress::{Egress, EgressError, EgressOptions, EgressSetupError, Posted};
 pub use file_search::{
     DefaultAnalyzer, Embeddings, EmbeddingsError, EmbeddingsOptions, FileSearch, Indexer,
     PdfProgram,
@@ -35,3 +37,4 @@ pub use mcp::{
 pub use output::{IntoToolOutput, Json};
 pub use secret::Secret;
 pub use web_search::{SearchProvider, WebSearch, WebSearchError, WebSearchOptions};
+pub use webhooks::{Clock, NotASecret, SigningSecret, WebhookReceiver, WebhookSender};

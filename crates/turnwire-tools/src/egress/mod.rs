@@ -1,4 +1,4 @@
-//! HTTP client for URLs from a model or a request (A4).
+//! HTTP client for URLs from a model or a request, and for receivers of webhooks (A4).
 //!
 //! Such a URL may target what only this server can reach: the loopback interface, the private
 //! network, a cloud's metadata service. [`rules`] checks the URL, [`address`] lists the denied
@@ -6,7 +6,7 @@
 //! is resolved once per connection, all its addresses are checked, and the name is not resolved
 //! again. Redirects are followed here, one by one, with the same checks.
 //!
-//! URLs from the operator's settings do not use this client.
+//! Other URLs from the operator's settings do not use this client.
 
 pub mod address;
 mod resolver;
@@ -17,7 +17,7 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 use ipnet::IpNet;
 use reqwest::{
     Client, Response, Url,
-    header::{ACCEPT, CONTENT_TYPE, LOCATION},
+    header::{ACCEPT, CONTENT_TYPE, LOCATION, RETRY_AFTER},
     redirect,
 };
 use thiserror::Error;
@@ -59,6 +59,13 @@ impl Default for EgressOptions {
             connect_timeout: Duration::from_secs(5),
             max_bytes: 2 * 1024 * 1024,
         }
+    }
+}
+
+impl EgressOptions {
+    /// Checks a URL as a client with these options does, except for the addresses of a name.
+    pub fn check(&self, address: &str) -> Result<Url, UrlRefusal> {
+        Rules::new(&self.open_networks, &self.ports).check(address)
     }
 }
 
@@ -116,6 +123,15 @@ pub struct Fetched {
     pub body: Vec<u8>,
 }
 
+/// The head of the answer to a POST request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Posted {
+    /// HTTP status.
+    pub status: u16,
+    /// Value of `Retry-After`, if it is a number of seconds.
+    pub retry_after: Option<Duration>,
+}
+
 impl Egress {
     /// Creates a client that resolves names with the system resolver.
     pub fn new(options: &EgressOptions) -> Result<Self, EgressSetupError> {
@@ -158,6 +174,25 @@ impl Egress {
     pub async fn get(&self, address: &str, accept: &str) -> Result<Fetched, EgressError> {
         let fetching = self.follow(address, accept);
         tokio::time::timeout(self.timeout, fetching).await.unwrap_or(Err(EgressError::TooSlow))
+    }
+
+    /// Sends a POST request. Follows no redirect and reads no body, so whoever chose the address
+    /// learns nothing from it. The caller limits the time.
+    pub async fn post(
+        &self,
+        address: &str,
+        headers: &[(&str, String)],
+        body: String,
+    ) -> Result<Posted, EgressError> {
+        let url = self.rules.check(address)?;
+        let request = self.client.post(url).body(body);
+        let request =
+            headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
+        let response = request.send().await.map_err(|error| why(&error))?;
+        let retry_after = response.headers().get(RETRY_AFTER);
+        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let retry_after = retry_after.map(Duration::from_secs);
+        Ok(Posted { status: response.status().as_u16(), retry_after })
     }
 
     async fn follow(&self, address: &str, accept: &str) -> Result<Fetched, EgressError> {

@@ -1,0 +1,283 @@
+//! Sends webhooks: takes what is due from the outbox, signs it, and posts it to its receiver.
+//!
+//! Every process of a store runs a [`WebhookSender`]. A delivery is claimed for as long as its
+//! attempt may take, so two processes send the same one only if a clock is wrong or a process was
+//! killed. Each receiver has its own share of the parallel attempts: one that does not answer uses
+//! up its own and delays no other.
+//!
+//! Addresses are posted to through [`Egress`] only. No redirect is followed and no answer is read
+//! beyond its head.
+
+mod schedule;
+mod signature;
+
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+use turnwire_contract::{
+    CallId, ClaimedDelivery, DeliveryAttempt, FreeReceiver, NextAttempt, StoreError, TenantId,
+    Timestamp, WebhookCounts, WebhookDelivery, WebhookOutbox,
+};
+
+pub use self::signature::{NotASecret, SigningSecret};
+use self::{schedule::pause, signature::signatures};
+use crate::egress::{Egress, Posted};
+
+/// Interval at which the outbox is read for deliveries of other processes and for those whose pause
+/// is over.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// Interval at which pending deliveries are counted.
+const BETWEEN_COUNTS: Duration = Duration::from_secs(10);
+
+/// Attempts at the same time: of a receiver, and of all of them unless there are more receivers.
+const AT_ONCE_PER_RECEIVER: usize = 8;
+const AT_ONCE: usize = 64;
+
+/// How much longer than an attempt its claim lasts, for storing how it ended.
+const SETTLING_TIME: Duration = Duration::from_secs(5);
+
+/// How long attempts may take that have begun when the server stops. The next server repeats those
+/// that are cut.
+const CLOSING_TIME: Duration = Duration::from_secs(3);
+
+/// Status with which a receiver asks for no further attempt.
+const GONE: u16 = 410;
+
+/// A receiver of webhooks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebhookReceiver {
+    /// Tenant whose events it gets.
+    pub tenant: TenantId,
+    /// Its address.
+    pub url: String,
+    /// Secrets that sign, each for itself.
+    pub secrets: Vec<SigningSecret>,
+    /// Maximum duration of an attempt.
+    pub timeout: Duration,
+}
+
+/// Returns the current time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Sends what is in an outbox.
+pub struct WebhookSender {
+    outbox: Arc<dyn WebhookOutbox>,
+    egress: Egress,
+    receivers: Vec<WebhookReceiver>,
+    counts: Arc<WebhookCounts>,
+    now: Clock,
+}
+
+impl fmt::Debug for WebhookSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookSender").field("receivers", &self.receivers).finish_non_exhaustive()
+    }
+}
+
+/// Name of a receiver in the outbox.
+type ReceiverKey = (TenantId, String);
+
+fn key_of(delivery: &WebhookDelivery) -> ReceiverKey {
+    (delivery.tenant.clone(), delivery.url.clone())
+}
+
+impl WebhookSender {
+    /// Creates a sender. Deliveries to addresses that are not among `receivers` stay where they are.
+    pub fn new(
+        outbox: Arc<dyn WebhookOutbox>,
+        egress: Egress,
+        receivers: Vec<WebhookReceiver>,
+        counts: Arc<WebhookCounts>,
+        now: Clock,
+    ) -> Self {
+        Self { outbox, egress, receivers, counts, now }
+    }
+
+    /// Sends until `stop` is cancelled.
+    pub async fn run(self, stop: CancellationToken) {
+        if self.receivers.is_empty() {
+            return;
+        }
+        let mut busy: HashMap<ReceiverKey, usize> = HashMap::new();
+        let mut attempts = FuturesUnordered::new();
+        let mut counted: Option<Instant> = None;
+        let mut is_away = false;
+        loop {
+            match self.outbox.claim_deliveries(&self.free(&busy), (self.now)()).await {
+                Ok(claimed) => {
+                    if std::mem::take(&mut is_away) {
+                        info!("webhook deliveries continue");
+                    }
+                    for next in claimed {
+                        *busy.entry(key_of(&next.delivery)).or_default() += 1;
+                        attempts.push(self.attempt(next));
+                    }
+                }
+                Err(error) if !is_away => {
+                    warn!(%error, "webhook deliveries wait for the store");
+                    is_away = true;
+                }
+                Err(_) => {}
+            }
+            if counted.is_none_or(|at| at.elapsed() >= BETWEEN_COUNTS) {
+                counted = Some(Instant::now());
+                self.count_pending().await;
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(done) = attempts.next() => {
+                    release(&mut busy, &done);
+                    // Those that have ended meanwhile, too: one look for all of them.
+                    while let Some(Some(done)) = futures::FutureExt::now_or_never(attempts.next()) {
+                        release(&mut busy, &done);
+                    }
+                }
+                () = self.outbox.delivery_added() => {}
+                () = sleep(BETWEEN_LOOKS) => {}
+            }
+        }
+        let rest = async { while attempts.next().await.is_some() {} };
+        if timeout(CLOSING_TIME, rest).await.is_err() {
+            info!("webhook deliveries interrupted, they are repeated");
+        }
+    }
+
+    /// Sends everything that is due now, and returns the number of attempts.
+    pub async fn send_due(&self) -> Result<usize, StoreError> {
+        let mut n_attempts = 0;
+        loop {
+            let free = self.free(&HashMap::new());
+            let claimed = self.outbox.claim_deliveries(&free, (self.now)()).await?;
+            if claimed.is_empty() {
+                return Ok(n_attempts);
+            }
+            n_attempts += claimed.len();
+            let attempts: FuturesUnordered<_> =
+                claimed.into_iter().map(|next| self.attempt(next)).collect();
+            attempts.map(drop).collect::<()>().await;
+        }
+    }
+
+    async fn count_pending(&self) {
+        if let Ok(n_pending) = self.outbox.n_pending().await {
+            self.counts.set_pending(n_pending);
+        }
+    }
+
+    /// Returns the receivers that can get more, with how much.
+    fn free(&self, busy: &HashMap<ReceiverKey, usize>) -> Vec<FreeReceiver> {
+        let share = (AT_ONCE / self.receivers.len().max(1)).clamp(1, AT_ONCE_PER_RECEIVER);
+        let free = self.receivers.iter().filter_map(|receiver| {
+            let key = (receiver.tenant.clone(), receiver.url.clone());
+            let most = share.saturating_sub(busy.get(&key).copied().unwrap_or_default());
+            let (tenant, url) = key;
+            let lease = receiver.timeout + SETTLING_TIME;
+            (most > 0).then_some(FreeReceiver { tenant, url, most, lease })
+        });
+        free.collect()
+    }
+
+    /// Sends one delivery and stores how that ended.
+    async fn attempt(&self, claimed: ClaimedDelivery) -> ReceiverKey {
+        let delivery = &claimed.delivery;
+        let answer = self.post(delivery).await;
+        let attempt = self.judged(delivery, answer);
+        self.counts.count(attempt.next);
+        let (delivery_id, url) = (&delivery.delivery_id, &delivery.url);
+        match (&attempt.next, &attempt.error) {
+            (NextAttempt::GivenUp, Some(error)) => {
+                warn!(delivery_id, url, error, "webhook given up");
+            }
+            (_, Some(error)) => debug!(delivery_id, url, error, "webhook not delivered"),
+            (_, None) => {}
+        }
+        if let Err(error) = self.outbox.settle(&claimed, &attempt).await {
+            warn!(delivery_id, %error, "webhook attempt not stored, it is repeated");
+        }
+        key_of(delivery)
+    }
+
+    async fn post(&self, delivery: &WebhookDelivery) -> Result<Posted, String> {
+        let receiver = self
+            .receivers
+            .iter()
+            .find(|receiver| receiver.tenant == delivery.tenant && receiver.url == delivery.url);
+        let receiver = receiver.ok_or("the receiver is not in the settings")?;
+        let (id, body) = (delivery.delivery_id.as_str(), body_of(delivery));
+        let seconds = seconds((self.now)());
+        let headers = [
+            ("content-type", "application/json".to_owned()),
+            ("webhook-id", id.to_owned()),
+            ("webhook-timestamp", seconds.to_string()),
+            ("webhook-signature", signatures(&receiver.secrets, id, seconds, &body)),
+        ];
+        let posting = self.egress.post(&receiver.url, &headers, body);
+        match timeout(receiver.timeout, posting).await {
+            Ok(posted) => posted.map_err(|error| error.to_string()),
+            Err(_) => Err("the receiver did not answer in time".to_owned()),
+        }
+    }
+
+    /// Decides what follows an answer.
+    fn judged(
+        &self,
+        delivery: &WebhookDelivery,
+        answer: Result<Posted, String>,
+    ) -> DeliveryAttempt {
+        let at = (self.now)();
+        let (http_status, asked, error) = match answer {
+            Ok(Posted { status: status @ 200..=299, .. }) => {
+                let (http_status, error) = (Some(status), None);
+                return DeliveryAttempt { at, http_status, error, next: NextAttempt::Delivered };
+            }
+            Ok(Posted { status, retry_after }) => {
+                (Some(status), retry_after, format!("the receiver answered with status {status}"))
+            }
+            Err(error) => (None, None, error),
+        };
+        let pause = match http_status {
+            Some(GONE) => None,
+            _ => pause(&delivery.delivery_id, delivery.n_attempts.saturating_add(1), asked),
+        };
+        let next = pause.map_or(NextAttempt::GivenUp, |pause| NextAttempt::At(at.later(pause)));
+        DeliveryAttempt { at, http_status, error: Some(error), next }
+    }
+}
+
+fn release(busy: &mut HashMap<ReceiverKey, usize>, receiver: &ReceiverKey) {
+    if let Some(n_attempts) = busy.get_mut(receiver) {
+        *n_attempts = n_attempts.saturating_sub(1);
+    }
+}
+
+fn seconds(at: Timestamp) -> i64 {
+    at.as_micros() / 1_000_000
+}
+
+/// The message. It is the same in every attempt.
+fn body_of(delivery: &WebhookDelivery) -> String {
+    let run = delivery.run_id.as_str();
+    let response = format!("resp_{}", run.strip_prefix("run_").unwrap_or(run));
+    let mut data = json!({ "id": response });
+    if let Some(call_id) = &delivery.call_id {
+        data = json!({ "id": response, "run_id": run, "call_id": CallId::as_str(call_id) });
+    }
+    json!({
+        "id": delivery.delivery_id,
+        "object": "event",
+        "created_at": seconds(delivery.created_at),
+        "type": delivery.event.as_str(),
+        "data": data,
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+#[path = "webhooks_tests.rs"]
+mod tests;
