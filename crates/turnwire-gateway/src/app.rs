@@ -3,7 +3,10 @@
 use std::{collections::HashSet, future::pending, sync::Arc, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use turnwire_contract::{Library, Limits, RunRequest, ServerUse, TenantId, ToolKind, ToolSpec};
+use turnwire_contract::{
+    Library, Limits, RunRequest, ServerUse, TenantId, ToolKind, ToolSpec, WebhookCounts,
+    WebhookOutbox,
+};
 use turnwire_engine::Runs;
 
 use crate::{
@@ -27,6 +30,19 @@ pub enum AuditLevel {
     Changes,
     /// Reading, too.
     Reads,
+}
+
+/// The outbox of webhooks, and what this process has sent from it.
+#[derive(Clone)]
+pub struct Webhooks {
+    pub outbox: Arc<dyn WebhookOutbox>,
+    pub counts: Arc<WebhookCounts>,
+}
+
+impl std::fmt::Debug for Webhooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Webhooks").field("counts", &self.counts).finish_non_exhaustive()
+    }
 }
 
 /// Operator settings of the gateway, apart from those of the engine.
@@ -60,6 +76,8 @@ pub struct AppOptions {
     pub admission: AdmissionLimits,
     /// Name of this worker among those that share its store.
     pub worker: Option<String>,
+    /// The outbox of webhooks. `None`: there is none, and nothing in it to list.
+    pub webhooks: Option<Webhooks>,
     /// Maximum time without output on a stream; a heartbeat is sent then.
     pub heartbeat: Duration,
 }
@@ -81,6 +99,7 @@ impl Default for AppOptions {
             audit: AuditLevel::default(),
             admission: AdmissionLimits::default(),
             worker: None,
+            webhooks: None,
             heartbeat: HEARTBEAT,
         }
     }

@@ -163,8 +163,8 @@ impl App {
 }
 
 /// Routes whose changes are recorded by their route alone.
-const BY_ROUTE: [&str; 4] =
-    ["/v1/conversations", "/v1/files", "/v1/vector_stores", "/v1/mcp_servers"];
+const BY_ROUTE: [&str; 5] =
+    ["/v1/conversations", "/v1/files", "/v1/vector_stores", "/v1/mcp_servers", "/v1/webhooks"];
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list))

@@ -14,7 +14,7 @@
 //! * `health` answers probes, with `readiness` and `metrics`;
 //! * `admission` limits the runs and connections that are open at once;
 //! * `answers` passes on the answers of people; `admin_keys` manages API keys;
-//!   `audit` records who did what; `access_log` logs requests;
+//!   `webhooks` lists what is sent to receivers; `audit` records who did what; `access_log` logs requests;
 //! * `start_run` starts every run, and `idempotency` reads the `Idempotency-Key` by which a
 //!   repeated request finds its run;
 //! * `connection` tracks one open connection and drops responses that the client does not read;
@@ -83,6 +83,7 @@ pub mod streaming;
 mod sync;
 mod vector_stores;
 mod web_page;
+mod webhooks;
 mod websocket;
 mod ws_chat;
 
@@ -91,7 +92,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 pub use admission::AdmissionLimits;
 pub use api_error::ApiError;
-pub use app::{App, AppOptions, AuditLevel};
+pub use app::{App, AppOptions, AuditLevel, Webhooks};
 pub use audit::content_hash;
 pub use auth::{Auth, AuthOptions, Caller, NewApiKey};
 pub use json::JsonLimits;
@@ -118,6 +119,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(durable_stream::routes())
         .merge(run_calls::routes())
         .merge(admin_keys::routes())
+        .merge(webhooks::routes())
         .merge(audit::routes())
         .merge(health::routes())
 }

@@ -24,6 +24,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use turnwire_contract::{IncompleteReason, Observer};
+use turnwire_contract::WebhookCounts;
 use turnwire_engine::Runs;
 use turnwire_surfaces::wire_json;
 
@@ -51,6 +52,16 @@ pub(crate) struct Metrics {
     runs: RunMetrics,
     store: Arc<StoreMetrics>,
     runs_near_budget: Counter,
+    webhooks: WebhookMetrics,
+}
+
+/// What was sent to receivers of webhooks.
+#[derive(Debug, Default)]
+struct WebhookMetrics {
+    delivered: Counter,
+    failed_attempts: Counter,
+    given_up: Counter,
+    pending: Gauge,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -157,6 +168,7 @@ impl Metrics {
         let runs_near_budget = Counter::default();
         let help = "Runs started with a budget of the month that is nearly spent";
         registry.register("runs_near_budget", help, runs_near_budget.clone());
+        let webhooks = webhooks(&mut registry);
         Self {
             registry,
             ws_messages,
@@ -170,7 +182,7 @@ impl Metrics {
             model_parts_skipped,
             limits_reached,
             runs_incomplete,
-    heartbeat_age, rejected, resumed, runs, runs_near_budget, store,
+    heartbeat_age, rejected, resumed, runs, runs_near_budget, store, webhooks,
         }
     }
 }
@@ -197,6 +209,17 @@ impl Reason {
     fn of(reason: IncompleteReason) -> Self {
         Self { reason: wire_json(&reason).trim_matches('"').to_owned() }
     }
+fn webhooks(registry: &mut Registry) -> WebhookMetrics {
+    let metrics = WebhookMetrics::default();
+    let help = "Webhooks that their receivers accepted";
+    registry.register("webhooks_delivered", help, metrics.delivered.clone());
+    let help = "Attempts to deliver a webhook that failed";
+    registry.register("webhook_attempts_failed", help, metrics.failed_attempts.clone());
+    let help = "Webhooks that were given up";
+    registry.register("webhooks_given_up", help, metrics.given_up.clone());
+    let help = "Webhooks of the whole store that wait to be delivered, counted every ten seconds";
+    registry.register("webhooks_pending", help, metrics.pending.clone());
+    metrics
 }
 
 /// Buckets from 64 bytes to 1 MiB.
@@ -252,8 +275,19 @@ impl Metrics {
     }
 
     /// Returns all metrics, in the Prometheus format.
-    pub(crate) fn encoded(&self, runs: &Runs) -> Result<String, fmt::Error> {
+    pub(crate) fn encoded(
+        &self,
+        runs: &Runs,
+        webhooks: Option<&WebhookCounts>,
+    ) -> Result<String, fmt::Error> {
         self.look_at(runs);
+        if let Some(counts) = webhooks {
+            let metrics = &self.webhooks;
+            metrics.delivered.inner().store(counts.n_delivered(), Ordering::Relaxed);
+            metrics.failed_attempts.inner().store(counts.n_failed_attempts(), Ordering::Relaxed);
+            metrics.given_up.inner().store(counts.n_given_up(), Ordering::Relaxed);
+            metrics.pending.set(i64::try_from(counts.n_pending()).unwrap_or(i64::MAX));
+        }
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)

@@ -133,6 +133,7 @@ fn meaning(parameter: &str) -> Option<&'static str> {
         "item_id" => "ID of the item",
         "share_id" => "ID of the share, such as `share_…`",
         "token" => "The secret part of the share link",
+        "delivery_id" => "ID of the delivery, such as `evt_…`",
         "key_id" => "ID of the API key, such as `key_…`",
         "file_id" => "ID of the file, such as `file_…`",
         "vector_store_id" => "ID of the vector store, such as `vs_…`",

@@ -47,5 +47,6 @@ mod stuck;
 mod tenants;
 mod text;
 mod upstream;
+mod webhooks;
 mod world;
 mod ws_chat;
