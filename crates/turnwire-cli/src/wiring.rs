@@ -3,12 +3,14 @@
 use std::{env, sync::Arc, time::Duration};
 
 use turnwire::{Agent, Error, Model};
-use turnwire_contract::{CustomTools, Pins, TokenVerifier, Tool, ToolServers};
+use turnwire_contract::{
+    CustomTools, Pins, TokenVerifier, Tool, ToolServers, WebhookCounts, WebhookOutbox,
+};
 use turnwire_engine::{
     ApprovalPolicy, EngineParts, MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore, Runs,
     Toolbox, ToolboxError,
 };
-use turnwire_gateway::{App, AppOptions, AuthOptions};
+use turnwire_gateway::{App, AppOptions, AuthOptions, Webhooks};
 use turnwire_models::{
     AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
     CustomToolsAsFunctions, DEFAULT_CONNECT_TIMEOUT, JsonSchemaCalls, OpenAiResponses,
@@ -19,7 +21,7 @@ use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{
     DefaultAnalyzer, Egress, EgressOptions, Embeddings, EmbeddingsOptions, FileSearch,
     HttpFunction, HttpFunctionOptions, Indexer, McpServers, PdfProgram, WebSearch,
-    WebSearchOptions,
+    WebSearchOptions, WebhookSender,
 };
 
 use crate::{
@@ -75,6 +77,8 @@ pub(crate) struct Gateway {
     pub(crate) store: Option<Store>,
     /// Indexes files in the background, once it is started.
     pub(crate) indexer: Indexer,
+    /// Sends webhooks in the background, once it is started; none if there is no receiver.
+    pub(crate) webhooks: Option<WebhookSender>,
 }
 
 /// Builds the gateway. Opens its store, and starts nothing else.
@@ -128,6 +132,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         quotas: settings.quotas.clone(),
         ..kept_in(store.as_ref())
     });
+    let webhooks = store.as_ref().map(outbox);
     let options = AppOptions {
         default_model: settings.models.default_name.clone(),
         fallback_model,
@@ -143,10 +148,34 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         auth: AuthOptions { tokens: tokens(settings.oidc.as_ref())?, ..settings.auth.clone() },
         audit: settings.audit,
         worker: store.as_ref().map(|store| store.worker().to_owned()),
+        webhooks: webhooks.clone(),
         ..AppOptions::default()
     };
     let indexer = Indexer::new(library.clone(), reader, pdf_program());
-    Ok(Gateway { app: App::new(runs, library, options), tool_servers, store, indexer })
+    let app = App::new(runs, library, options);
+    let webhooks = webhooks.map(|webhooks| sender(webhooks, settings, &app)).transpose()?;
+    let webhooks = webhooks.flatten();
+    Ok(Gateway { app, tool_servers, store, indexer, webhooks })
+}
+
+/// Returns the outbox of webhooks. A gateway that sends none lists those of others.
+fn outbox(store: &Store) -> Webhooks {
+    let outbox: Arc<dyn WebhookOutbox> = Arc::new(store.clone());
+    Webhooks { outbox, counts: Arc::new(WebhookCounts::default()) }
+}
+
+fn sender(
+    webhooks: Webhooks,
+    settings: &ServeSettings,
+    app: &App,
+) -> Result<Option<WebhookSender>, Problem> {
+    let receivers = settings.webhooks.receivers.clone();
+    if receivers.is_empty() {
+        return Ok(None);
+    }
+    let (Webhooks { outbox, counts }, runs) = (webhooks, app.runs().clone());
+    let now = Arc::new(move || runs.now());
+    Ok(Some(WebhookSender::new(outbox, egress(&settings.egress)?, receivers, counts, now)))
 }
 
 /// This program extracts text from PDFs, in a child process.

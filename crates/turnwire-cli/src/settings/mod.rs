@@ -65,6 +65,12 @@
 //! open_networks = ["10.1.0.0/16"]        # private networks are denied by default
 //! ports = [80, 443]
 //!
+//! [[webhooks]]                           # a receiver of events of runs
+//! url = "https://example.com/turnwire"
+//! secret_env = "WEBHOOK_SECRET"          # variable with the secret, `whsec_…`
+//! events = ["response.failed"]           # all by default
+//! tenant = "acme"                        # the tenant `default` by default
+//!
 //! [embeddings]                           # search files by meaning
 //! base_url = "http://localhost:11434/v1"
 //! model = "all-minilm"
@@ -112,6 +118,7 @@ mod tool_server_login;
 mod tool_servers;
 mod upstreams;
 mod web_search;
+mod webhooks;
 mod words;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use serde::Deserialize;
 use toml::Value;
 use turnwire_engine::QuotaOptions;
+use toml::{Table, Value};
 use turnwire_oidc::OidcOptions;
 use turnwire_stores::StoreOptions;
 use turnwire_tools::EgressOptions;
@@ -25,6 +26,7 @@ use super::{
     store::StoreSection,
     tool_servers::{NamedServer, named_servers},
     web_search::WebSearchSection,
+    webhooks::{NamedWebhook, named_webhooks},
 };
 use crate::{environment::Environment, exit::Problem};
 
@@ -40,6 +42,7 @@ pub(super) struct Sections {
     pub(super) functions: BTreeMap<String, NamedFunction>,
     pub(super) web_search: Option<WebSearchSection>,
     pub(super) egress: EgressOptions,
+    pub(super) webhooks: Vec<NamedWebhook>,
     pub(super) embeddings: Option<EmbeddingsSection>,
     pub(super) limits: LimitsSection,
     pub(super) approvals: ApprovalSettings,
@@ -63,6 +66,7 @@ impl Sections {
             functions,
             web_search: search,
             egress: way_out,
+            webhooks,
             embeddings,
             limits: most,
             approvals: asking,
@@ -101,7 +105,10 @@ impl Sections {
             store: StoreSection::read(store, fanout, mistakes),
             audit: AuditSection::read(audit.unwrap_or_default(), mistakes),
             quotas: quotas(most_used.unwrap_or_default(), mistakes),
+            webhooks: Vec::new(),
         };
+        sections.webhooks =
+            named_webhooks(webhooks.unwrap_or_default(), &sections.egress, mistakes);
         complete_timeouts(&mut sections.models, sections.limits.runs.model_silence, mistakes);
         Ok(sections)
     }
@@ -135,6 +142,7 @@ pub(super) struct RawSettings {
     functions: Option<Value>,
     web_search: Option<Value>,
     egress: Option<Value>,
+    webhooks: Option<Vec<Table>>,
     embeddings: Option<Value>,
     limits: Option<Value>,
     approvals: Option<Value>,
@@ -154,6 +162,7 @@ impl RawTable for RawSettings {
         "functions",
         "web_search",
         "egress",
+        "webhooks",
         "embeddings",
         "limits",
         "approvals",

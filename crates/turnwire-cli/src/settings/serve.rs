@@ -21,6 +21,7 @@ use super::{
     models::{SCRIPTED, ServedModels, WATCHED_DEMO, demo, missing_for_all},
     sections::Sections,
     server::listen_of,
+    webhooks::{WebhookSettings, with_secrets},
 };
 use crate::{
     addresses::DEFAULT_LISTEN, args::ServeArguments, environment::Environment, exit::Problem,
@@ -46,6 +47,8 @@ pub(crate) struct ServeSettings {
     pub(crate) web_search: Option<WebSearchOptions>,
     /// Allowed targets for URLs from a model or a request.
     pub(crate) egress: EgressOptions,
+    /// What is sent to receivers of webhooks.
+    pub(crate) webhooks: WebhookSettings,
     /// Embeddings model for file search.
     pub(crate) embeddings: Option<EmbeddingsOptions>,
     pub(crate) limits: Limits,
@@ -97,7 +100,13 @@ impl ServeSettings {
         let is_demo = arguments.demo || choice == Some(SCRIPTED);
         let store = sections.store.options(is_demo, environment, &mut in_file, &mut in_environment);
         let audit_retention = sections.audit.retention;
-        let store = store.map(|store| StoreOptions { audit_retention, ..store });
+        let webhooks = sections.webhooks.clone();
+        let webhooks = with_secrets(webhooks, store.is_some(), environment, &mut in_file);
+        let store = store.map(|store| StoreOptions {
+            audit_retention,
+            webhooks: webhooks.routes.clone(),
+            ..store
+        });
         if !is_demo {
             in_file.extend(missing_for_all(&sections.models, environment)?);
         }
@@ -132,6 +141,7 @@ impl ServeSettings {
             functions,
             web_search,
             egress: sections.egress,
+            webhooks,
             embeddings,
             server_limits: sections.limits.server,
             quotas: sections.quotas,

@@ -267,7 +267,9 @@ fn the_example_is_without_mistakes() {
         "TICKETS_SECRET",
         "BILLING_KEY",
     ];
-    let variables = variables.map(|name| (name, "something"));
+    let secret = ("WEBHOOK_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+    let variables: Vec<(&str, &str)> =
+        variables.map(|name| (name, "something")).into_iter().chain([secret]).collect();
     settings(example, &[], None).unwrap();
     let is_setting =
         |line: &str| line.starts_with('[') || (line.contains(" = ") && !line.starts_with("or: "));

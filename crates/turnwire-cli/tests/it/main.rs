@@ -35,4 +35,5 @@ mod terminal;
 mod tool_servers;
 mod toy;
 mod upstreams;
+mod webhooks;
 mod world;

@@ -82,7 +82,7 @@ async fn until_closed(
     settings: &ServeSettings,
     output: ServeOutput,
 ) -> Result<Exit, Problem> {
-    let Gateway { app, tool_servers, store, indexer } = gateway;
+    let Gateway { app, tool_servers, store, indexer, webhooks } = gateway;
     let unheard =
         |error: io::Error| Problem::failure(format!("cannot listen for signals: {error}"));
     let mut signals = Signals::listen().map_err(unheard)?;
@@ -106,6 +106,9 @@ async fn until_closed(
     begin(address, settings, &app, output);
     let (background, stop) = (TaskTracker::new(), CancellationToken::new());
     background.spawn(indexer.run(stop.clone()));
+    if let Some(webhooks) = webhooks {
+        background.spawn(webhooks.run(stop.clone()));
+    }
     background.close();
     let mut serving = Box::pin(server.run());
     // Runs concurrently with serving, so that a slow tool server delays nothing.
