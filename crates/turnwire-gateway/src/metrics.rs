@@ -23,8 +23,7 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
-use turnwire_contract::{IncompleteReason, Observer};
-use turnwire_contract::WebhookCounts;
+use turnwire_contract::{IncompleteReason, Observer, WebhookCounts};
 use turnwire_engine::Runs;
 use turnwire_surfaces::wire_json;
 
@@ -209,6 +208,8 @@ impl Reason {
     fn of(reason: IncompleteReason) -> Self {
         Self { reason: wire_json(&reason).trim_matches('"').to_owned() }
     }
+}
+
 fn webhooks(registry: &mut Registry) -> WebhookMetrics {
     let metrics = WebhookMetrics::default();
     let help = "Webhooks that their receivers accepted";

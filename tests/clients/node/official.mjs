@@ -1,6 +1,8 @@
 // The official JavaScript client against the gateway, with raw events and with its helper.
 // Whatever the client gathered must be, field by field, what the gateway stores.
 
+import { createServer } from "node:http";
+
 import OpenAI, { APIError, toFile } from "openai";
 
 import { Fold, plain, refusalOf, same, textOf } from "./fold.mjs";
@@ -328,5 +330,30 @@ test("files and file search", async (stream) => {
   await client.files.delete(file.id);
   await isGone(() => client.files.retrieve(file.id));
 }, BOTH);
+
+test("webhooks are accepted", async () => {
+  const { TURNWIRE_HOOK_NODE: port, TURNWIRE_HOOK_SECRET: secret } = process.env;
+  if (!port) return;
+  const arrived = [];
+  const server = createServer(async (request, answer) => {
+    let body = "";
+    for await (const piece of request) body += piece;
+    arrived.push([body, request.headers]);
+    answer.writeHead(204).end();
+  });
+  await new Promise((done) => server.listen(Number(port), "127.0.0.1", done));
+  const response = await client.responses.create({ model: MODEL, input: "Good day", background: true });
+  const [body, headers] = await waitUntil(
+    () => arrived.find(([text]) => text.includes(response.id)),
+    (found) => found !== undefined,
+  );
+  server.close();
+  const event = await client.webhooks.unwrap(body, headers, secret);
+  equal([event.type, event.object, event.data.id], ["response.completed", "event", response.id]);
+  equal(event.id, headers["webhook-id"]);
+  const changed = client.webhooks.unwrap(body.replace("completed", "cancelled"), headers, secret);
+  const refusal = await changed.then(() => "accepted", (error) => error.constructor.name);
+  equal(refusal, "InvalidWebhookSignatureError");
+});
 
 await main(`${process.env.SUITE ?? "node"} openai`);

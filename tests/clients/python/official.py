@@ -3,9 +3,11 @@
 Whatever the client gathered must be, field by field, what the gateway stores.
 """
 
+import http.server
 import json
 import os
 import sys
+import threading
 import urllib.request
 import uuid
 
@@ -687,6 +689,38 @@ def test_websocket_mode():
         assert text_of(third) == "In Oslo it is mild."
         for response in (first, second, third):
             is_stored(response)
+
+
+def test_webhooks_are_accepted():
+    """The end of a background response arrives signed, and the client unwraps it; a changed one it does not."""
+    if "TURNWIRE_HOOK_PYTHON" not in os.environ:
+        return
+    secret, arrived = os.environ["TURNWIRE_HOOK_SECRET"], []
+
+    class Receiver(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["content-length"])).decode()
+            arrived.append((body, dict(self.headers)))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["TURNWIRE_HOOK_PYTHON"])), Receiver) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        response = client.responses.create(model=MODEL, input="Good day", background=True)
+        [(body, headers)] = wait_until(lambda: [one for one in arrived if response.id in one[0]], bool)
+        server.shutdown()
+    event = client.webhooks.unwrap(body, headers, secret=secret)
+    assert (event.type, event.object, event.data.id) == ("response.completed", "event", response.id), event
+    assert type(event).__name__ == "ResponseCompletedWebhookEvent", type(event)
+    assert event.id == {name.lower(): value for name, value in headers.items()}["webhook-id"]
+    try:
+        client.webhooks.unwrap(body.replace("completed", "cancelled"), headers, secret=secret)
+    except openai.InvalidWebhookSignatureError:
+        return
+    raise AssertionError("a changed event is accepted")
 
 
 if __name__ == "__main__":

@@ -36,10 +36,8 @@ max_turns = 0
         &[
             "15 mistakes in turnwire.toml and the environment",
             "  entirely: there is no such setting; there are `models`, `server`, `oidc`, `mcp_servers`, \
-             `mcp`, `functions`, `web_search`, `egress`, `embeddings`, `limits`, `approvals`, \
-             `store`, `fanout`, `audit`, `quotas`",
              `mcp`, `functions`, `web_search`, `egress`, `webhooks`, `embeddings`, `limits`, \
-             `approvals`, `store`, `fanout`, `audit`",
+             `approvals`, `store`, `fanout`, `audit`, `quotas`",
             "  modles: there is no such setting; did you mean `models`?",
             "  server: not a table; write [server] above its settings",
             "  models.a.bas_url: there is no such setting; did you mean `base_url`?",

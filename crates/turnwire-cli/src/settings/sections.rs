@@ -3,9 +3,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use serde::Deserialize;
-use toml::Value;
-use turnwire_engine::QuotaOptions;
 use toml::{Table, Value};
+use turnwire_engine::QuotaOptions;
 use turnwire_oidc::OidcOptions;
 use turnwire_stores::StoreOptions;
 use turnwire_tools::EgressOptions;

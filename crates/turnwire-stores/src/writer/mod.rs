@@ -189,8 +189,6 @@ impl WriterHandle {
         let (answer, answered) = oneshot::channel();
         let tag = new_tag();
         let (progress, new_run) = (progress.map(Box::new), new_run.map(Box::new));
-        let job =
-            Job { tenant, run_id, tag, events, rows, bytes, ending, progress, new_run, answer };
         let _waiting = Waiting::begin(&self.n_waiting);
         let job = Box::new(Job {
             tenant,
