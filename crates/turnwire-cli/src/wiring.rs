@@ -6,6 +6,7 @@ use turnwire::{Agent, Error, Model};
 use turnwire_contract::{
     CustomTools, Pins, TokenVerifier, Tool, ToolServers, WebhookCounts, WebhookOutbox,
 };
+use turnwire_contract::{CustomTools, Pins, SecretBox, TokenVerifier, Tool, ToolServers};
 use turnwire_engine::{
     ApprovalPolicy, EngineParts, MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore, Runs,
     Toolbox, ToolboxError,
@@ -125,6 +126,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         any_model_tenants: settings.models.other_tenants.clone(),
         tools,
         servers,
+        secret_box: settings.secret_keys.clone().map(|keys| Arc::new(keys) as Arc<dyn SecretBox>),
         library: Some(library.clone()),
         max_prompt_files: taken.prompt_file_bytes,
         policy: policy(&settings.approvals, store.as_ref()),

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     Actor, CallId, ConversationId, Decision, Entry, Generation, Item, ItemId, RunId, ServerRef,
-    TenantId, ToolKind, ToolRef, ToolSpec,
+    ServerSecrets, TenantId, ToolKind, ToolRef, ToolSpec,
 };
 
 /// A request for a run. Recorded with the run and never changed.
@@ -168,6 +168,13 @@ pub struct ServerUse {
     pub allowed: Option<Vec<String>>,
     /// Tools that need approval, in addition to those that always need it.
     pub ask_before: AskBefore,
+    /// Whether the request supplied headers for the server. They are stored apart, encrypted, until
+    /// the run ends.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub has_secrets: bool,
+    /// These headers, until the run is created. No record and no event contains them.
+    #[serde(skip)]
+    pub secrets: Option<ServerSecrets>,
 }
 
 impl ServerUse {
@@ -178,7 +185,7 @@ impl ServerUse {
 
     /// Returns the reference to the server.
     pub fn server(&self) -> ServerRef<'_> {
-        ServerRef { label: &self.label, url: self.url.as_deref() }
+        ServerRef { label: &self.label, url: self.url.as_deref(), access: None }
     }
 
     /// Whether the tool `name` is offered.

@@ -10,11 +10,14 @@ use futures::{FutureExt, TryStreamExt, stream::FuturesUnordered};
 use tokio::sync::Mutex;
 use tracing::{instrument, warn};
 use turnwire_contract::{
-    DiscoveryOutcome, Event, ItemId, JournalError, RunRequest, ServerRef, ServerUse, TenantId,
-    Tool, ToolContext, ToolError, ToolOutput, ToolRef, ToolRequest, ToolServers, ToolSpec,
+    DiscoveryOutcome, Event, ItemId, JournalError, RunRequest, ServerUse, Tool, ToolContext,
+    ToolError, ToolOutput, ToolRef, ToolRequest, ToolSpec,
 };
 
-use crate::{depth::is_too_deep, failures, live_run::LiveRun, pinning, run_context::RunContext};
+use crate::{
+    depth::is_too_deep, failures, live_run::LiveRun, pinning, run_context::RunContext,
+    run_servers::RunServers,
+};
 
 /// Discovers the tools of `servers` concurrently. Each result is recorded when it arrives.
 pub(crate) async fn discover(
@@ -37,13 +40,12 @@ async fn ask(
     naming: &Mutex<()>,
 ) -> Result<(), JournalError> {
     let label = &server.label;
-    let tenant = run.state().request().tenant.clone();
     // After a takeover, an open discovery is resumed.
     let open = run.state().discovering(label).cloned();
     let item_id = open.clone().unwrap_or_else(|| ItemId::new(run.new_id("mcpl")));
     let started = Event::DiscoveryStarted { item_id: item_id.clone(), server: label.clone() };
     let mut events: Vec<Event> = open.is_none().then_some(started).into_iter().collect();
-    let answer = if let Some(tools) = context.servers.known_tools(&tenant, server.server()) {
+    let answer = if let Some(tools) = context.servers.known_tools(&server) {
         Ok(tools)
     } else {
         run.record_all(mem::take(&mut events)).await?;
@@ -52,7 +54,7 @@ async fn ask(
             // The loop checks for the stop next and closes the discovery.
             () = run.stopped() => return Ok(()),
             () = run.handover_requested() => return Ok(()),
-            answer = context.servers.tools(&tenant, server.server()) => answer,
+            answer = context.servers.tools(&server) => answer,
         }
     };
     let _one_at_a_time = naming.lock().await;
@@ -125,38 +127,29 @@ pub(crate) fn offered_name(own: &str) -> String {
 /// A tool of a server, resolved when it is called. The server may have restarted since discovery,
 /// and the start of the call is already visible.
 pub(crate) struct ServerTool {
-    servers: Arc<dyn ToolServers>,
-    tenant: TenantId,
+    servers: Arc<RunServers>,
     tool: ToolRef,
-    /// The server URL, if it comes from the request.
-    url: Option<String>,
+    used: ServerUse,
     spec: ToolSpec,
 }
 
 impl ServerTool {
     /// Creates the tool described by `spec`, of a server in `request`.
-    pub(crate) fn new(
-        servers: Arc<dyn ToolServers>,
-        request: &RunRequest,
-        spec: &ToolSpec,
-    ) -> Self {
-        let url = request.server(spec.server.as_deref().unwrap_or_default()).url;
-        let (tenant, url) = (request.tenant.clone(), url.map(ToOwned::to_owned));
-        Self { servers, tenant, tool: spec.reference(), url, spec: spec.clone() }
+    pub(crate) fn new(servers: Arc<RunServers>, request: &RunRequest, spec: &ToolSpec) -> Self {
+        let label = spec.server.as_deref().unwrap_or_default();
+        let used = request.servers.iter().find(|used| used.label == label);
+        let used = used.cloned().unwrap_or_else(|| ServerUse::all_of(label));
+        Self { servers, tool: spec.reference(), used, spec: spec.clone() }
     }
 
     fn label(&self) -> &str {
-        self.tool.server.as_deref().unwrap_or_default()
-    }
-
-    fn server(&self) -> ServerRef<'_> {
-        ServerRef { label: self.label(), url: self.url.as_deref() }
+        &self.used.label
     }
 
     /// Returns the tool as currently listed by its server, if cached.
     pub(crate) fn known(&self) -> Option<Arc<dyn Tool>> {
-        let exact = self.servers.known_tool(&self.tenant, self.server(), self.tool.own_name());
-        exact.or_else(|| self.named(self.servers.known_tools(&self.tenant, self.server())?))
+        let exact = self.servers.known_tool(&self.used, self.tool.own_name());
+        exact.or_else(|| self.named(self.servers.known_tools(&self.used)?))
     }
 
     fn named(&self, tools: Vec<Arc<dyn Tool>>) -> Option<Arc<dyn Tool>> {
@@ -187,12 +180,10 @@ impl Tool for ServerTool {
         let label = self.label();
         let tool = match self.known() {
             Some(tool) => tool,
-            None => self.named(self.servers.tools(&self.tenant, self.server()).await?).ok_or_else(
-                || {
-                    let name = self.tool.own_name();
-                    ToolError::failed(format!("the server `{label}` no longer has a tool `{name}`"))
-                },
-            )?,
+            None => self.named(self.servers.tools(&self.used).await?).ok_or_else(|| {
+                let name = self.tool.own_name();
+                ToolError::failed(format!("the server `{label}` no longer has a tool `{name}`"))
+            })?,
         };
         tool.call(request, context).await
     }

@@ -60,6 +60,7 @@ mod run_changes;
 mod run_context;
 mod run_feed;
 mod run_loop;
+mod run_servers;
 pub mod run_state;
 pub mod runs;
 mod start_run;

@@ -6,11 +6,11 @@ use std::{
 };
 
 use tokio_util::task::TaskTracker;
-use turnwire_contract::{BlobStore, Model, RunOutcome, RunStore, ToolServers};
+use turnwire_contract::{BlobStore, Model, RunOutcome, RunStore};
 
 use crate::{
     call_statistics::CallStatistics, concurrency::ConcurrencyLimits, gathering::Gathering,
-    policy::ApprovalPolicy, prompt_files::PromptFiles, toolbox::Toolbox,
+    policy::ApprovalPolicy, prompt_files::PromptFiles, run_servers::RunServers, toolbox::Toolbox,
 };
 
 /// Dependencies of a run.
@@ -19,7 +19,7 @@ pub(crate) struct RunContext {
     /// Loads the files named in conversations.
     pub(crate) files: Arc<PromptFiles>,
     pub(crate) tools: Toolbox,
-    pub(crate) servers: Arc<dyn ToolServers>,
+    pub(crate) servers: Arc<RunServers>,
     pub(crate) store: Arc<dyn RunStore>,
     pub(crate) blobs: Arc<dyn BlobStore>,
     pub(crate) tasks: TaskTracker,

@@ -18,9 +18,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
     ApiKeys, AuditLog, BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event,
-    EventStream, IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, Observer,
-    RecordedEvent, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore, Seq, Shares,
-    SingleWorker, StoreError, TenantId, Timestamp, ToolServers, UsageCounters, Workers,
+    EventStream, IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, Observer, RecordedEvent, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore, SecretBox, Seq, Shares, SingleWorker, StoreError, TenantId, Timestamp, ToolServers, UsageCounters, Workers,
 };
 
 use crate::{
@@ -85,6 +83,8 @@ pub struct EngineParts {
     pub tools: Toolbox,
     /// Servers that provide tools by discovery.
     pub servers: Arc<dyn ToolServers>,
+    /// Encrypts secrets that requests supply for such servers. `None` refuses them.
+    pub secret_box: Option<Arc<dyn SecretBox>>,
     /// Stores the files named in conversations. `None` disables files.
     pub library: Option<Arc<dyn Library>>,
     /// Byte limit for files in all prompts at once, in base64.
@@ -120,6 +120,7 @@ impl Default for EngineParts {
             any_model_tenants: None,
             tools: Toolbox::default(),
             servers: Arc::new(NoToolServers),
+            secret_box: None,
             library: None,
             max_prompt_files: MAX_PROMPT_FILES,
             workers: Arc::new(SingleWorker),
@@ -599,6 +600,9 @@ pub enum StartError {
     /// This worker lacks a model or a tool that the run needs.
     #[error("this worker does not have the run's {0}")]
     Lacks(String),
+    /// Secrets for this server cannot be stored, for this reason.
+    #[error("secrets for the server `{0}` cannot be stored: {1}")]
+    Secrets(String, String),
     /// Error of the run store.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -75,11 +75,12 @@ impl Runs {
         parts.policy.apply_to_request(&mut request);
         let upstream = model.upstream_model(&request.model);
         request.upstream_model = (upstream != request.model).then_some(upstream);
+        let secrets = self.seal_secrets(&mut request, &run_id)?;
         let (tenant, request) = (request.tenant.clone(), Arc::new(request));
         let created_at = parts.clock_and_ids.now();
         let beginning = beginning(&run_id, &request, &parts.clock_and_ids);
-        let new =
-            NewRun { run_id: run_id.clone(), created_at, request, key: options.key, beginning };
+        let (id, key) = (run_id.clone(), options.key);
+        let new = NewRun { run_id: id, created_at, request, key, beginning, secrets };
         let request = Some(Arc::clone(&new.request));
         let created = self.create(new.clone()).await?;
         if let Created::Existing(before) = created {
@@ -192,7 +193,7 @@ impl Runs {
             model,
             files: Arc::clone(&self.0.files),
             tools: parts.tools.clone(),
-            servers: Arc::clone(&parts.servers),
+            servers: Arc::new(self.servers_of(run.tenant(), run.id())),
             store: Arc::clone(&parts.store),
             blobs: Arc::clone(&parts.blobs),
             tasks: self.0.tasks.clone(),
@@ -217,6 +218,8 @@ impl Runs {
         let (runs, run_guard) = (self.clone(), self.track_local_run(run.id()));
         self.0.tasks.spawn(async move {
             let driven = Box::pin(drive(&run, &context)).await;
+            // Connections with secrets of the run are closed before it can be executed again.
+            drop(context);
             {
                 let mut live = lock(&runs.0.live);
                 // A takeover may have brought the run back here meanwhile.

@@ -150,7 +150,11 @@ impl Runs {
         if abandoned.n_deaths > run.state().max_deaths() {
             return failed(failures::max_recoveries());
         }
-        let Some(what) = self.lacks(&record.request) else { return Ok(None) };
+        let lacks = match self.lacks(&record.request) {
+            None => self.lacks_secret_key(&record.request, run.id()).await?,
+            lacks => lacks,
+        };
+        let Some(what) = lacks else { return Ok(None) };
         if self.is_cancelled(run.id()).await? {
             return Ok(Some(RunOutcome::Cancelled));
         }

@@ -270,6 +270,9 @@ impl From<StartError> for ApiError {
             StartError::NotAbandoned(_) | StartError::Lacks(_) => {
                 Self::new(StatusCode::CONFLICT, "run_not_abandoned", sentence(&error))
             }
+            StartError::Secrets(..) => {
+                Self::bad_request("unsupported_parameter", sentence(&error)).about("tools")
+            }
             StartError::Store(error) => error.into(),
             StartError::Log(error) => error.into(),
         }

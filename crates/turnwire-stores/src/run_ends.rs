@@ -1,5 +1,5 @@
 //! The ends of runs, stored in the transaction of their last events: statuses, the entries that the
-//! runs add, and the commands that nobody needs any more. Any number of runs takes the same number
+//! runs add, and the commands and secrets that nobody needs any more. Any number of runs takes the same number
 //! of statements.
 
 use turnwire_contract::{RunEnd, RunId, TenantId};
@@ -45,9 +45,11 @@ pub(crate) async fn store(
     if ended.is_empty() {
         return Ok(());
     }
-    let pending_commands =
-        format!("delete from commands where run_id in (select value from {})", dialect.texts("$1"));
-    transaction.query(&pending_commands, &[Value::Texts(&ended)]).await?;
+    for table in ["commands", "run_secrets"] {
+        let texts = dialect.texts("$1");
+        let gone = format!("delete from {table} where run_id in (select value from {texts})");
+        transaction.query(&gone, &[Value::Texts(&ended)]).await?;
+    }
     let added = AddedEntries::of(runs.iter().filter(|(_, id, _)| ended.contains(&id.as_str())))?;
     if added.owners.is_empty() {
         return Ok(());
@@ -73,7 +75,10 @@ async fn store_in_one_statement(
     let sql = format!(
         "with ended as ({end}),
               gone as (delete from commands using ended
-                       where commands.tenant = ended.tenant and commands.run_id = ended.id)
+                       where commands.tenant = ended.tenant and commands.run_id = ended.id),
+              wiped as (delete from run_secrets using ended
+                        where run_secrets.tenant = ended.tenant
+                        and run_secrets.run_id = ended.id)
          insert into entries (tenant, run_id, conversation_id, id, entry)
          select ended.tenant, ended.id, ended.conversation_id, zipped.c2, zipped.c3
          from {} join ended on ended.id = zipped.c1 order by zipped.n",

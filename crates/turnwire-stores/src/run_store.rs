@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use tracing::error;
 use turnwire_contract::{
-    Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, Event,
-    Failure, ItemId, NewRun, RecordedEvent, RequestKey, RunCounts, RunEnd, RunFilter, RunId,
-    RunOutcome, RunPage, RunQuery, RunRecord, RunRecords, RunRequest, RunStatus, RunSummary, Seq,
-    StoreError, TenantId, Timestamp, Usage,
+    Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, Event, Failure, ItemId, NewRun, RecordedEvent, RequestKey, RunCounts, RunEnd, RunFilter, RunId, RunOutcome, RunPage, RunQuery, RunRecord, RunRecords, RunRequest, RunStatus, RunSummary, SealedSecret, Seq, StoreError, TenantId, Timestamp, Usage,
 };
 
 use crate::{
@@ -90,6 +87,14 @@ impl RunRecords for Store {
 
     async fn change_noted(&self) {
         self.0.summarized.notified().await;
+    }
+
+    async fn secrets(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+    ) -> Result<Vec<SealedSecret>, StoreError> {
+        self.run_secrets(tenant, run_id).await
     }
 
     async fn finish(

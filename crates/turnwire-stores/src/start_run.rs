@@ -15,6 +15,7 @@ use crate::{
     failures::{encode, rolled_back},
     progress::SummaryColumns,
     rows::{EventRow, new_tag, to_rows},
+    run_secrets,
     run_store::{lock_finished_run, run_of_key},
     writer::{Append, NewRunRow},
 };
@@ -152,6 +153,7 @@ impl Store {
             }
         }
         encoded.insert(transaction, dialect, &links, &self.0.worker).await?;
+        run_secrets::insert(transaction, tenant, &run.run_id, &run.secrets).await?;
         Ok(None)
     }
 
@@ -325,11 +327,11 @@ impl<'a> EncodedRun<'a> {
     }
 }
 
-/// Returns whether the run has no conversation, no continued run and no key.
+/// Returns whether the run has no conversation, no continued run, no key and no secrets.
 fn is_standalone(run: &NewRun) -> bool {
-    let NewRun { request, key, .. } = run;
+    let NewRun { request, key, secrets, .. } = run;
     let follows = request.conversation_id.is_some() || request.continues.is_some();
-    key.is_none() && !follows && request.before.is_empty()
+    key.is_none() && !follows && request.before.is_empty() && secrets.is_empty()
 }
 
 /// Assigns the key to this run. If it is taken, returns the run that has it.

@@ -12,7 +12,7 @@ use turnwire_contract::{
     ConversationRecord, Conversations, Created, Entries, Entry, EventStream, ItemId, Journal,
     JournalError, JournalHead, Lease, Leases, NewRun, PendingCommand, RecordedEvent, RequestKey,
     RunCommand, RunCounts, RunEnd, RunFilter, RunId, RunOutcome, RunPage, RunQuery, RunRecord,
-    RunRecords, RunSummary, Seq, StoreError, TenantId, Timestamp,
+    RunRecords, RunSummary, SealedSecret, Seq, StoreError, TenantId, Timestamp,
 };
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -253,6 +253,14 @@ impl<S: RunRecords, W: Watcher> RunRecords for Forwarding<S, W> {
 
     async fn change_noted(&self) {
         self.store.change_noted().await;
+    }
+
+    async fn secrets(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+    ) -> Result<Vec<SealedSecret>, StoreError> {
+        self.around("secrets", self.store.secrets(tenant, run_id)).await
     }
 
     async fn finish(

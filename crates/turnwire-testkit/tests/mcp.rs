@@ -631,7 +631,7 @@ async fn a_request_may_bring_a_server_from_where_it_is_welcome() {
     };
     let welcome = || vec![UrlRule::at(&format!("http://127.0.0.1:{port}")).unwrap()];
     let (tenant, nobody) = (TenantId::default(), McpServers::new(BTreeMap::new()));
-    let brought = |url| ServerRef { label: "mine", url: Some(url) };
+    let brought = |url| ServerRef { label: "mine", url: Some(url), access: None };
 
     assert!(!nobody.allows_url(&tenant, &address), "nothing is welcome unless somebody says so");
     assert!(nobody.tools(&tenant, brought(&address)).await.is_err());

@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use turnwire::ToolContext;
 use turnwire_contract::{
-    ServerRef, ServerState, ServerStatus, ServerTransport, TenantId, Tool, ToolError, ToolKind,
-    ToolOutput, ToolRequest, ToolServers, ToolSpec,
+    RunId, ServerRef, ServerState, ServerStatus, ServerTransport, TenantId, Tool, ToolError,
+    ToolKind, ToolOutput, ToolRequest, ToolServers, ToolSpec,
 };
 use turnwire_models::Scripted;
 
@@ -117,6 +117,10 @@ impl<S: ToolServers> ToolServers for WithDemo<S> {
             Some(tool) => Ok(vec![tool]),
             None => self.others.tools(tenant, server).await,
         }
+    }
+
+    fn forget_run(&self, run_id: &RunId) {
+        self.others.forget_run(run_id);
     }
 }
 

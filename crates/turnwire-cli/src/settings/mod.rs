@@ -107,6 +107,7 @@ mod models;
 mod oidc;
 mod quotas;
 mod run;
+mod secrets;
 mod sections;
 mod serve;
 mod server;

@@ -21,6 +21,7 @@ use super::{
     models::{NamedModel, complete_timeouts, named_models},
     oidc::oidc,
     quotas::quotas,
+    secrets::SecretsSection,
     server::ServerSection,
     store::StoreSection,
     tool_servers::{NamedServer, named_servers},
@@ -35,6 +36,8 @@ pub(super) struct Sections {
     pub(super) server: ServerSection,
     /// Whose tokens are accepted in place of keys.
     pub(super) oidc: Option<OidcOptions>,
+    /// Keys for secrets of requests.
+    pub(super) secrets: Option<SecretsSection>,
     pub(super) tool_servers: BTreeMap<String, NamedServer>,
     /// Files with further servers.
     pub(super) mcp: McpSection,
@@ -60,6 +63,7 @@ impl Sections {
             models,
             server,
             oidc: provider,
+            secrets,
             mcp_servers,
             mcp: of_others,
             functions,
@@ -78,6 +82,7 @@ impl Sections {
         let models = section("models", models);
         let server = section("server", server);
         let provider = section("oidc", provider);
+        let secrets = section("secrets", secrets);
         let servers = section("mcp_servers", mcp_servers);
         let of_others = section("mcp", of_others);
         let functions = section("functions", functions);
@@ -93,6 +98,7 @@ impl Sections {
             models: named_models(models.unwrap_or_default(), mistakes),
             server: ServerSection::read(server.unwrap_or_default(), mistakes),
             oidc: provider.and_then(|table| oidc(table, mistakes)),
+            secrets: secrets.and_then(|table| SecretsSection::read(table, file, mistakes)),
             tool_servers: named_servers(servers.unwrap_or_default(), mistakes),
             mcp: mcp(of_others.unwrap_or_default(), file, mistakes),
             functions: named_functions(functions.unwrap_or_default(), file, mistakes),
@@ -136,6 +142,7 @@ pub(super) struct RawSettings {
     models: Option<Value>,
     server: Option<Value>,
     oidc: Option<Value>,
+    secrets: Option<Value>,
     mcp_servers: Option<Value>,
     mcp: Option<Value>,
     functions: Option<Value>,
@@ -156,6 +163,7 @@ impl RawTable for RawSettings {
         "models",
         "server",
         "oidc",
+        "secrets",
         "mcp_servers",
         "mcp",
         "functions",

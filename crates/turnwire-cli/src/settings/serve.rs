@@ -6,7 +6,7 @@ use turnwire::Limits;
 use turnwire_engine::QuotaOptions;
 use turnwire_gateway::{AuditLevel, AuthOptions};
 use turnwire_oidc::OidcOptions;
-use turnwire_stores::StoreOptions;
+use turnwire_stores::{SecretKeys, StoreOptions};
 use turnwire_tools::{
     EgressOptions, EmbeddingsOptions, HttpFunctionOptions, McpServerOptions, UrlRule,
     WebSearchOptions,
@@ -35,6 +35,8 @@ pub(crate) struct ServeSettings {
     pub(crate) auth: AuthOptions,
     /// Whose tokens are accepted in place of keys.
     pub(crate) oidc: Option<OidcOptions>,
+    /// Keys for secrets that requests bring; without them, such requests are refused.
+    pub(crate) secret_keys: Option<SecretKeys>,
     /// What the audit log records.
     pub(crate) audit: AuditLevel,
     /// Instructions for `/chat` and `/ws/chat`.
@@ -89,6 +91,8 @@ impl ServeSettings {
         let api_keys = sections.server.keys(environment, &mut in_file, &mut in_environment);
         let metrics_token =
             sections.server.metrics_token(environment, &mut in_file, &mut in_environment);
+        let secret_keys = sections.secrets.as_ref();
+        let secret_keys = secret_keys.and_then(|keys| keys.keys(environment, &mut in_file));
         let tool_servers = servers(&sections, &arguments.mcp_config, environment, &mut in_file);
         let functions = functions(&sections.functions, environment, &mut in_file);
         let web_search = sections.web_search.as_ref();
@@ -133,6 +137,7 @@ impl ServeSettings {
                 origins,
             },
             oidc: sections.oidc,
+            secret_keys,
             audit: sections.audit.level,
             instructions: server.instructions,
             models,

@@ -18,6 +18,7 @@ mod ranking;
 mod run_listing;
 mod run_record;
 mod run_store;
+mod secret_box;
 mod shares;
 mod tokens;
 mod tool;
@@ -55,11 +56,12 @@ pub use run_store::{
     Allowed, ConversationRecord, Conversations, Created, Entries, NewRun, RequestKey, RunRecords,
     RunStore, StoreError,
 };
+pub use secret_box::{SealedSecret, SecretBox, SecretError, SecretOwner};
 pub use shares::{MAX_SHARES, Share, Shares};
 pub use tokens::{TokenError, TokenHolder, TokenVerifier};
 pub use tool::{CallLink, Question, Tool, ToolContext, ToolError, ToolNote, ToolRequest};
 pub use tool_servers::{
-    NoToolServers, ServerRef, ServerState, ServerStatus, ServerTransport, ToolServers,
+    NoToolServers, RunAccess, ServerRef, ServerState, ServerStatus, ServerTransport, ToolServers,
 };
 pub use usage::{UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject, UsageWindow};
 pub use webhooks::{

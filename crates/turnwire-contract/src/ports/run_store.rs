@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ConversationId, Entry, ItemId, RecordedEvent, RunCounts, RunFilter, RunId, RunOutcome, RunPage,
-    RunProgress, RunQuery, RunRecord, RunRequest, RunSummary, TenantId, Timestamp,
+    RunProgress, RunQuery, RunRecord, RunRequest, RunSummary, SealedSecret, TenantId, Timestamp,
 };
 
 /// Runs: created, found, finished, deleted. See [`RunStore`] for the guarantees.
@@ -78,7 +78,14 @@ pub trait RunRecords: Send + Sync {
         pending::<()>().await;
     }
 
-    /// Marks the run as finished, and adds `entries` to its conversation.
+    /// Returns the encrypted secrets of a run; none if it has ended.
+    async fn secrets(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+    ) -> Result<Vec<SealedSecret>, StoreError>;
+
+    /// Marks the run as finished, deletes its secrets, and adds `entries` to its conversation.
     async fn finish(
         &self,
         run_id: &RunId,
@@ -214,6 +221,8 @@ pub trait Entries: Send + Sync {
 ///   conversation, is refused with [`StoreError::Busy`];
 /// * [`finish`](RunRecords::finish) stores the status and all new entries of the conversation
 ///   atomically, and a second call changes nothing;
+/// * the [secrets](NewRun::secrets) of a run are stored when it is created, and deleted when it ends,
+///   atomically with both;
 /// * of all requests of one tenant with the same [key](RequestKey), one creates a run and the
 ///   others find it, for one day or until the run is deleted;
 /// * a tenant cannot see data of another tenant.
@@ -243,12 +252,14 @@ pub struct NewRun {
     pub key: Option<RequestKey>,
     /// First events of the journal; empty if the caller appends them separately.
     pub beginning: Vec<Arc<RecordedEvent>>,
+    /// Encrypted secrets of the run, deleted when it ends.
+    pub secrets: Vec<SealedSecret>,
 }
 
 impl NewRun {
     /// Creates a run without an idempotency key and without events.
     pub fn new(run_id: RunId, created_at: Timestamp, request: Arc<RunRequest>) -> Self {
-        Self { run_id, created_at, request, key: None, beginning: Vec::new() }
+        Self { run_id, created_at, request, key: None, beginning: Vec::new(), secrets: Vec::new() }
     }
 }
 

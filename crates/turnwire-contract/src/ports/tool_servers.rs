@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::{TenantId, Timestamp, Tool, ToolError};
+use crate::{RunId, ServerSecrets, TenantId, Timestamp, Tool, ToolError};
 
 /// Reference to a tool server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,12 +13,23 @@ pub struct ServerRef<'a> {
     pub label: &'a str,
     /// URL of the server, if a request supplied it.
     pub url: Option<&'a str>,
+    /// What the request supplied to be sent to that URL. The connection belongs to the run then.
+    pub access: Option<RunAccess<'a>>,
+}
+
+/// Headers of one run for a server that its request supplied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunAccess<'a> {
+    /// The run that they belong to.
+    pub run_id: &'a RunId,
+    /// The headers.
+    pub secrets: &'a ServerSecrets,
 }
 
 impl<'a> From<&'a str> for ServerRef<'a> {
     /// Refers to the configured server with this label.
     fn from(label: &'a str) -> Self {
-        Self { label, url: None }
+        Self { label, url: None, access: None }
     }
 }
 
@@ -77,6 +88,8 @@ pub struct ServerStatus {
 /// * the tools of a server are cached; the server is asked again only when it reports a change or
 ///   after a disconnect;
 /// * each tool's spec has the label of its server and the tool's name on that server;
+/// * a connection with [secrets of a run](RunAccess) is used for that run alone, and they are sent
+///   to the URL of the server and to nothing that it redirects to;
 /// * a request to a server that does not answer fails after a timeout, with a reason.
 #[async_trait]
 pub trait ToolServers: Send + Sync {
@@ -124,6 +137,9 @@ pub trait ToolServers: Send + Sync {
         tenant: &TenantId,
         server: ServerRef<'_>,
     ) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
+
+    /// Closes the connections that have secrets of this run, and forgets these.
+    fn forget_run(&self, _run_id: &RunId) {}
 }
 
 /// An implementation without servers.

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use turnwire_contract::{
     Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, ItemId,
     NewRun, RequestKey, RunId, RunOutcome, RunProgress, RunRecord, RunRecords, RunStatus,
-    RunSummary, StoreError, TenantId, Timestamp,
+    RunSummary, SealedSecret, StoreError, TenantId, Timestamp,
 };
 
 use super::{FINISHED_RUNS_KEPT, FinishedRuns, MemoryJournal, json_length};
@@ -53,6 +53,8 @@ struct Run {
     record: RunRecord,
     /// The context of the run and, once finished, its added entries.
     context: Vec<Entry>,
+    /// Encrypted, and deleted when the run ends.
+    secrets: Vec<SealedSecret>,
 }
 
 #[derive(Debug)]
@@ -169,7 +171,7 @@ impl Default for MemoryRunStore {
 #[async_trait]
 impl RunRecords for MemoryRunStore {
     async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
-        let NewRun { run_id, created_at, request, key, beginning: _ } = run;
+        let NewRun { run_id, created_at, request, key, beginning: _, secrets } = run;
         let mut kept = lock(&self.kept);
         if let Some(key) = &key
             && let Some(before) = kept.find_by_key(&request.tenant, key, created_at)?
@@ -200,7 +202,7 @@ impl RunRecords for MemoryRunStore {
             let made = KeyedRun { fingerprint, run_id: run_id.clone(), at: created_at };
             kept.keys.insert((record.request.tenant.clone(), endpoint, key), made);
         }
-        kept.runs.insert(run_id, Run { number, record, context });
+        kept.runs.insert(run_id, Run { number, record, context, secrets });
         Ok(Created::New)
     }
 
@@ -248,6 +250,15 @@ impl RunRecords for MemoryRunStore {
         }
     }
 
+    async fn secrets(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+    ) -> Result<Vec<SealedSecret>, StoreError> {
+        let kept = lock(&self.kept);
+        Ok(kept.run(tenant, run_id).map(|run| run.secrets.clone()).unwrap_or_default())
+    }
+
     async fn finish(
         &self,
         run_id: &RunId,
@@ -256,13 +267,14 @@ impl RunRecords for MemoryRunStore {
     ) -> Result<(), StoreError> {
         let mut kept = lock(&self.kept);
         let StoreState { runs, finished, conversations, .. } = &mut *kept;
-        let Some(Run { record, context, .. }) = runs.get_mut(run_id) else {
+        let Some(Run { record, context, secrets, .. }) = runs.get_mut(run_id) else {
             return Err(StoreError::NotFound(format!("run `{run_id}`")));
         };
         if record.status != RunStatus::Active {
             return Ok(());
         }
         record.status = RunStatus::Finished { outcome };
+        secrets.clear();
         // The context is shared with earlier runs and is not counted.
         let n_bytes = json_length(&record.request) + json_length(&entries);
         context.extend(entries.iter().cloned());

@@ -319,7 +319,7 @@ fn find_server(
     caller: &Caller,
     requested: RequestedServer,
 ) -> Result<ServerUse, ApiError> {
-    let RequestedServer { label, url, allowed, ask_before, param, has_headers, .. } = requested;
+    let RequestedServer { label, url, allowed, ask_before, param, secrets } = requested;
     let (servers, tenant) = (app.runs().servers(), caller.tenant());
     let (url, unless_said) = match url {
         _ if servers.labels(tenant).contains(&label) => (None, AskBefore::Nothing),
@@ -342,11 +342,19 @@ fn find_server(
             return Err(ApiError::bad_request("mcp_server_not_found", message).about(param));
         }
     };
-    if has_headers {
-        let message = format!(
-            "Headers and tokens for the MCP server '{label}' are set by the operator of this \
-             server; leave out `headers` and `authorization`."
-        );
+    let has_secrets = !secrets.is_empty();
+    if has_secrets && (url.is_none() || !app.runs().keeps_secrets()) {
+        let message = match url {
+            None => format!(
+                "Headers and tokens for the MCP server '{label}' are set by the operator of this \
+                 server; leave out `headers` and `authorization`."
+            ),
+            Some(_) => format!(
+                "Headers and tokens for the MCP server '{label}' cannot be kept for the run: this \
+                 server has no keys to encrypt them. Its operator can set one up with [secrets] in \
+                 the settings."
+            ),
+        };
         return Err(ApiError::bad_request("unsupported_parameter", message).about(param));
     }
     // Whoever asks for no approvals approves beforehand.
@@ -354,5 +362,6 @@ fn find_server(
         caller.ensure(Scope::Approve)?;
     }
     let ask_before = ask_before.unwrap_or(unless_said);
-    Ok(ServerUse { label, url, allowed, ask_before })
+    let secrets = has_secrets.then_some(secrets);
+    Ok(ServerUse { label, url, allowed, ask_before, has_secrets, secrets })
 }

@@ -7,6 +7,7 @@ mod promises;
 mod prompt_files;
 mod races;
 mod run_listing;
+mod secrets;
 mod support;
 mod takeovers;
 mod usage;

@@ -76,7 +76,13 @@ fn a_request_of_another_surface_reads_as_a_response() {
         conversation_id: Some(ConversationId::from("conv_1")),
         continues: Some(RunId::new("run_0")),
         tools,
-        servers: vec![ServerUse { label: "wiki".to_owned(), url: None, allowed, ask_before }],
+        servers: vec![ServerUse {
+            label: "wiki".to_owned(),
+            url: None,
+            allowed,
+            ask_before,
+            ..ServerUse::default()
+        }],
         tool_choice: ToolChoice::Named { name: "weather".to_owned() },
         generation: Generation {
             temperature: Some(0.5),
@@ -179,7 +185,13 @@ fn the_other_ways_to_choose_a_tool_and_to_ask() {
     assert_eq!(choice(ToolChoice::None)["tool_choice"], "none");
     assert_eq!(choice(ToolChoice::Required)["tool_choice"], "required");
     let asks = |ask_before| {
-        let server = ServerUse { label: "wiki".to_owned(), url: None, allowed: None, ask_before };
+        let server = ServerUse {
+            label: "wiki".to_owned(),
+            url: None,
+            allowed: None,
+            ask_before,
+            ..ServerUse::default()
+        };
         let response = response(&RunRequest { servers: vec![server], ..request() });
         response["tools"][0]["require_approval"].clone()
     };

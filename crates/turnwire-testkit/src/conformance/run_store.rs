@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use turnwire_contract::{
     Allowed, ConversationId, ConversationRecord, Created, Entry, Item, ItemId, NewRun, RequestKey,
-    RunId, RunOutcome, RunRequest, RunStatus, RunStore, StoreError, TenantId, Timestamp,
+    RunId, RunOutcome, RunRequest, RunStatus, RunStore, SealedSecret, StoreError, TenantId,
+    Timestamp,
 };
 
 /// Runs the whole suite on `store`, which may contain other runs.
@@ -22,6 +23,41 @@ pub async fn check(store: &dyn RunStore) {
     a_request_with_a_key_makes_one_run(store).await;
     what_is_allowed_goes_with_its_conversation(store).await;
     a_name_that_nobody_can_have_names_nothing(store).await;
+    secrets_go_with_the_end_of_their_run(store).await;
+}
+
+/// A6: secrets are stored with their run, and nothing of them is left after its end.
+async fn secrets_go_with_the_end_of_their_run(store: &dyn RunStore) {
+    let tenant = TenantId::from("t");
+    let secret = |server: &str| SealedSecret {
+        server: server.to_owned(),
+        key_id: "k1".to_owned(),
+        sealed: format!("sealed for {server}"),
+    };
+    let both = vec![secret("mail"), secret("wiki")];
+    let new =
+        |id: &str, conversation| NewRun { secrets: both.clone(), ..run(id, "t", conversation) };
+    let ids = ["run_s1", "run_s2", "run_s3"].map(RunId::from);
+    for (id, conversation) in ids.iter().zip([None, Some("conv_s"), None]) {
+        store.create(new(id.as_str(), conversation)).await.expect("it is free");
+    }
+    let busy = store.create(new("run_s4", Some("conv_s"))).await;
+    assert!(matches!(busy, Err(StoreError::Busy { .. })), "{busy:?}");
+    let [first, second, third] = &ids;
+    for id in &ids {
+        assert_eq!(store.secrets(&tenant, id).await.expect("secrets"), both);
+        let other = store.secrets(&TenantId::from("other"), id).await;
+        assert_eq!(other.expect("none"), [], "another tenant");
+    }
+    for id in [&RunId::from("run_s4"), &RunId::from("run_none")] {
+        assert_eq!(store.secrets(&tenant, id).await.expect("none"), [], "not created");
+    }
+    store.finish(first, RunOutcome::Completed, Vec::new()).await.expect("it is active");
+    store.finish(second, RunOutcome::Cancelled, entries(&["s"])).await.expect("it is active");
+    for id in [first, second] {
+        assert_eq!(store.secrets(&tenant, id).await.expect("none"), [], "after the end");
+    }
+    assert_eq!(store.secrets(&tenant, third).await.expect("secrets"), both, "still active");
 }
 
 /// An id that a database rejects is treated as not found.

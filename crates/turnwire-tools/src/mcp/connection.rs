@@ -33,13 +33,14 @@ use rmcp::{
 use tokio::time::{Instant, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
-use turnwire_contract::ToolSpec;
+use turnwire_contract::{ServerSecrets, ToolSpec};
 
 use super::{
     elicitation::McpClientHandler,
     oauth::Authorization,
     options::McpTransport,
     process::ServerProcess,
+    redactor::Redactor,
     router::{MessageRouter, RoutedTransport},
 };
 use crate::{Egress, secret::Secret, sync::lock};
@@ -255,6 +256,9 @@ impl Handshake {
 pub(super) struct HttpAccess<'a> {
     /// The client for URLs from requests; none for URLs from the settings.
     pub(super) egress: Option<&'a Egress>,
+    /// Headers from the request, for such URLs alone.
+    pub(super) secrets: Option<&'a ServerSecrets>,
+    pub(super) redactor: &'a Arc<Redactor>,
     /// The tokens, if the server requires OAuth.
     pub(super) authorization: Option<&'a Authorization>,
 }
@@ -263,24 +267,33 @@ pub(super) struct HttpAccess<'a> {
 pub(super) async fn open(
     label: &str,
     transport: &McpTransport,
-    HttpAccess { egress, authorization }: HttpAccess<'_>,
+    HttpAccess { egress, secrets, redactor, authorization }: HttpAccess<'_>,
     handshake: Handshake,
     router: &Arc<MessageRouter>,
     background: (&TaskTracker, &CancellationToken),
 ) -> Result<Service, OpenError> {
     let handler = McpClientHandler::new(client_config(), Arc::clone(router));
     let router = Arc::clone(router);
+    let redactor = Arc::clone(redactor);
+    let safely = |error: &dyn std::error::Error| redactor.text(&error_chain(error)).into_owned();
     let opened = match transport {
         McpTransport::Stdio { command, args, env, cwd } => {
-            let process =
-                ServerProcess::start(label, command, args, env, cwd.as_deref(), background)
-                    .map_err(|error| {
-                        warn!(server = %label, %error, "MCP server process not started");
-                        OpenError::NotStarted
-                    })?;
+            let process = ServerProcess::start(
+                label,
+                command,
+                args,
+                env,
+                cwd.as_deref(),
+                &redactor,
+                background,
+            )
+            .map_err(|error| {
+                warn!(server = %label, %error, "MCP server process not started");
+                OpenError::NotStarted
+            })?;
             serve_client_with_lifecycle(
                 handler,
-                RoutedTransport::new(process, router),
+                RoutedTransport::new(process, router, Arc::clone(&redactor)),
                 handshake.mode(),
             )
             .await
@@ -290,16 +303,16 @@ pub(super) async fn open(
                 Some(egress) => checked_client(label, egress, url)?,
                 None => http_client(url)?,
             };
-            let config = http_config(url, bearer_token.as_ref(), headers)?;
+            let config = http_config(url, bearer_token.as_ref(), headers, secrets)?;
             if let Some(authorization) = authorization {
                 let client = authorization.client(client).await.map_err(|error| {
-                    warn!(server = %label, error = %error_chain(&error), "no token for the MCP server");
+                    warn!(server = %label, error = %safely(&error), "no token for the MCP server");
                     OpenError::Unauthorized
                 })?;
                 let transport = StreamableHttpClientTransport::with_client(client, config);
                 serve_client_with_lifecycle(
                     handler,
-                    RoutedTransport::new(transport, router),
+                    RoutedTransport::new(transport, router, Arc::clone(&redactor)),
                     handshake.mode(),
                 )
                 .await
@@ -307,7 +320,7 @@ pub(super) async fn open(
                 let transport = StreamableHttpClientTransport::with_client(client, config);
                 serve_client_with_lifecycle(
                     handler,
-                    RoutedTransport::new(transport, router),
+                    RoutedTransport::new(transport, router, Arc::clone(&redactor)),
                     handshake.mode(),
                 )
                 .await
@@ -315,7 +328,7 @@ pub(super) async fn open(
         }
     };
     opened.map_err(|error| {
-        warn!(server = %label, error = %error_chain(&error), "MCP handshake failed");
+        warn!(server = %label, error = %safely(&error), "MCP handshake failed");
         if let (Some(authorization), Some(challenge)) = (authorization, error.auth_challenge()) {
             authorization.tokens.store_challenge(challenge);
         }
@@ -362,10 +375,13 @@ fn http_config(
     url: &str,
     bearer_token: Option<&Secret>,
     headers: &BTreeMap<String, String>,
+    secrets: Option<&ServerSecrets>,
 ) -> Result<StreamableHttpClientTransportConfig, OpenError> {
     let invalid = |what| OpenError::InvalidSettings(what);
     let mut sent = HashMap::new();
-    for (name, value) in headers {
+    let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let supplied = secrets.into_iter().flat_map(ServerSecrets::headers);
+    for (name, value) in headers.chain(supplied.map(|(name, value)| (name, value.reveal()))) {
         let name = HeaderName::try_from(name).map_err(|_| invalid("a header name is not valid"))?;
         let mut value =
             HeaderValue::try_from(value).map_err(|_| invalid("a header value is not valid"))?;

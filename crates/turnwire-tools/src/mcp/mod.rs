@@ -3,7 +3,7 @@
 //! [`options`] are the settings. `server` manages the connection of one server and its tool list,
 //! `connection` opens a connection, `process` starts a stdio server, `router` inspects messages,
 //! `tool` makes a call, `task` polls a call that became a task, `elicitation` handles elicitation, and
-//! `result` converts results. [`request_servers`] are servers supplied by requests. [`login`] is
+//! `result` converts results. `redactor` takes secrets out of messages. [`request_servers`] are servers supplied by requests. [`login`] is
 //! the OAuth login of a person, `oauth` gets and refreshes tokens, and `tokens` stores them.
 //!
 //! Types of the protocol library are used only in this module.
@@ -15,6 +15,7 @@ pub mod login;
 mod oauth;
 pub mod options;
 mod process;
+mod redactor;
 pub mod request_servers;
 mod result;
 mod router;
@@ -31,7 +32,7 @@ use futures::future::join_all;
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
-use turnwire_contract::{ServerRef, ServerStatus, TenantId, Tool, ToolError, ToolServers};
+use turnwire_contract::{RunId, ServerRef, ServerStatus, TenantId, Tool, ToolError, ToolServers};
 
 pub use self::{
     login::{Login, LoginError},
@@ -41,7 +42,11 @@ pub use self::{
     },
     request_servers::{UrlRule, UrlRuleError},
 };
-use self::{request_servers::RequestServers, server::Server, tool::McpTool};
+use self::{
+    request_servers::RequestServers,
+    server::{ByRequest, Server},
+    tool::McpTool,
+};
 use crate::Egress;
 
 /// Maximum duration of the shutdown of all servers.
@@ -64,7 +69,8 @@ impl McpServers {
     pub fn new(options: BTreeMap<String, McpServerOptions>) -> Self {
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
         let server = |(label, options): (String, McpServerOptions)| {
-            (label.clone(), Server::new(label, options, None, tasks.clone(), closing.clone()))
+            let (tasks, closing) = (tasks.clone(), closing.clone());
+            (label.clone(), Server::new(label, options, ByRequest::default(), tasks, closing))
         };
         let servers = options.into_iter().map(server).collect();
         Self { servers, request_servers: None, tasks, closing }
@@ -138,7 +144,7 @@ impl McpServers {
     fn server(
         &self,
         tenant: &TenantId,
-        ServerRef { label, url }: ServerRef<'_>,
+        ServerRef { label, url, access }: ServerRef<'_>,
     ) -> Result<Arc<Server>, ToolError> {
         let unknown = || ToolError::failed(format!("there is no tool server `{label}`"));
         let Some(url) = url else {
@@ -146,7 +152,7 @@ impl McpServers {
             return server.cloned().ok_or_else(unknown);
         };
         let request_servers = self.request_servers.as_ref().ok_or_else(unknown)?;
-        request_servers.server(tenant, label, url, &self.tasks, &self.closing)
+        request_servers.server(tenant, label, url, access, (&self.tasks, &self.closing))
     }
 }
 
@@ -193,6 +199,12 @@ impl ToolServers for McpServers {
         let server = self.server(tenant, server)?;
         let specs = server.tools().await?;
         Ok(McpTool::all_of(&server, &specs))
+    }
+
+    fn forget_run(&self, run_id: &RunId) {
+        if let Some(request_servers) = &self.request_servers {
+            request_servers.forget_run(run_id);
+        }
     }
 }
 

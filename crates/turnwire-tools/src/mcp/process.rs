@@ -3,7 +3,7 @@
 //! The command comes only from the operator's settings. The process gets a clean environment and
 //! its own process group. The whole group is killed when the connection is closed.
 
-use std::{collections::BTreeMap, io, path::Path, process::Stdio, time::Duration};
+use std::{collections::BTreeMap, io, path::Path, process::Stdio, sync::Arc, time::Duration};
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
 use rmcp::{
@@ -18,6 +18,8 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
+
+use super::redactor::Redactor;
 
 /// Environment variables that the server inherits. Others may contain keys.
 const INHERITED_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
@@ -46,6 +48,7 @@ impl ServerProcess {
         args: &[String],
         env: &BTreeMap<String, String>,
         cwd: Option<&Path>,
+        redactor: &Arc<Redactor>,
         (tasks, closing): (&TaskTracker, &CancellationToken),
     ) -> io::Result<Self> {
         let mut process = Command::new(command);
@@ -63,7 +66,7 @@ impl ServerProcess {
         let stdin = child.stdin().take().ok_or_else(missing)?;
         let stdout = child.stdout().take().ok_or_else(missing)?;
         let stderr = child.stderr().take().ok_or_else(missing)?;
-        let logging = log_stderr(label.to_owned(), stderr);
+        let logging = log_stderr(label.to_owned(), stderr, Arc::clone(redactor));
         tasks.spawn(closing.clone().run_until_cancelled_owned(logging));
         Ok(Self { transport: AsyncRwTransport::new(stdout, stdin), child })
     }
@@ -100,7 +103,7 @@ impl Drop for ServerProcess {
 }
 
 /// Logs the server's stderr, up to the limit.
-async fn log_stderr(label: String, mut stderr: impl AsyncRead + Unpin) {
+async fn log_stderr(label: String, mut stderr: impl AsyncRead + Unpin, redactor: Arc<Redactor>) {
     let mut piece = [0; MAX_LINE_BYTES];
     let mut remaining = MAX_STDERR_BYTES;
     while let Ok(count @ 1..) = stderr.read(&mut piece).await {
@@ -109,7 +112,7 @@ async fn log_stderr(label: String, mut stderr: impl AsyncRead + Unpin) {
         };
         remaining -= text.len();
         for line in String::from_utf8_lossy(text).lines().filter(|line| !line.trim().is_empty()) {
-            debug!(server = %label, %line, "MCP server stderr");
+            debug!(server = %label, line = %redactor.text(line), "MCP server stderr");
         }
         if remaining == 0 {
             debug!(server = %label, "MCP server stderr truncated");

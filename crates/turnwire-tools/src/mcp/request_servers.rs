@@ -1,12 +1,13 @@
 //! Servers supplied by requests, by URL.
 //!
 //! A server is accepted only if the operator allows its URL for the tenant. It is reached through
-//! the [egress client](crate::Egress), which checks every address of a name, and gets no keys: only
-//! the arguments of calls are sent to it. A connection belongs to one tenant and one URL, and is
-//! never shared.
+//! the [egress client](crate::Egress), which checks every address of a name and follows no redirects,
+//! and gets the arguments of calls and the headers that the request supplied with it. A connection
+//! belongs to one tenant and one URL, and is never shared. One with headers of a request belongs to
+//! that run alone, and is closed when the run is over.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     fmt,
     sync::{Arc, Mutex},
 };
@@ -14,9 +15,12 @@ use std::{
 use reqwest::Url;
 use thiserror::Error;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use turnwire_contract::{TenantId, ToolError};
+use turnwire_contract::{RunAccess, RunId, ServerSecrets, TenantId, ToolError};
 
-use super::{options::McpServerOptions, server::Server};
+use super::{
+    options::McpServerOptions,
+    server::{ByRequest, Server},
+};
 use crate::{Egress, sync::lock};
 
 /// Maximum number of connections. The least recently used one is closed first.
@@ -76,6 +80,8 @@ pub(super) struct RequestServers {
     egress: Egress,
     /// Ordered by last use, most recent last.
     connected: Mutex<VecDeque<RequestServer>>,
+    /// Those with secrets, by their run. The number of runs at once limits them.
+    of_runs: Mutex<HashMap<RunId, Vec<RequestServer>>>,
 }
 
 struct RequestServer {
@@ -89,7 +95,7 @@ struct RequestServer {
 impl RequestServers {
     /// Creates an empty set with these rules.
     pub(super) fn new(url_rules: Vec<UrlRule>, egress: Egress) -> Self {
-        Self { url_rules, egress, connected: Mutex::default() }
+        Self { url_rules, egress, connected: Mutex::default(), of_runs: Mutex::default() }
     }
 
     /// Returns the parsed URL, if this tenant may supply a server there.
@@ -104,16 +110,27 @@ impl RequestServers {
         tenant: &TenantId,
         label: &str,
         address: &str,
-        tasks: &TaskTracker,
-        closing: &CancellationToken,
+        access: Option<RunAccess<'_>>,
+        background: (&TaskTracker, &CancellationToken),
     ) -> Result<Arc<Server>, ToolError> {
         let url = self.allows_url(tenant, address).ok_or_else(|| {
             ToolError::failed(format!("the server `{label}` may not be supplied by a request"))
         })?;
-        let mut connected = lock(&self.connected);
         let is_it = |known: &RequestServer| {
             (&known.tenant, known.label.as_str(), &known.url) == (tenant, label, &url)
         };
+        if let Some(RunAccess { run_id, secrets }) = access {
+            let mut of_runs = lock(&self.of_runs);
+            let of_run = of_runs.entry(run_id.clone()).or_default();
+            if let Some(known) = of_run.iter().find(|known| is_it(known)) {
+                return Ok(Arc::clone(&known.server));
+            }
+            let new = self.connect(tenant, label, url, Some(secrets.clone()), background);
+            let server = Arc::clone(&new.server);
+            of_run.push(new);
+            return Ok(server);
+        }
+        let mut connected = lock(&self.connected);
         if let Some(known) =
             connected.iter().position(is_it).and_then(|index| connected.remove(index))
         {
@@ -126,19 +143,33 @@ impl RequestServers {
         {
             oldest.close.cancel();
         }
+        let new = self.connect(tenant, label, url, None, background);
+        let server = Arc::clone(&new.server);
+        connected.push_back(new);
+        Ok(server)
+    }
+
+    fn connect(
+        &self,
+        tenant: &TenantId,
+        label: &str,
+        url: Url,
+        secrets: Option<ServerSecrets>,
+        (tasks, closing): (&TaskTracker, &CancellationToken),
+    ) -> RequestServer {
         let close = closing.child_token();
         let options = McpServerOptions::http(url.as_str());
-        let (egress, tasks) = (Some(self.egress.clone()), tasks.clone());
-        let server = Server::new(label.to_owned(), options, egress, tasks, close.clone());
+        let by_request = ByRequest { egress: Some(self.egress.clone()), secrets };
         let (tenant, label) = (tenant.clone(), label.to_owned());
-        connected.push_back(RequestServer {
-            tenant,
-            label,
-            url,
-            server: Arc::clone(&server),
-            close,
-        });
-        Ok(server)
+        let server = Server::new(label.clone(), options, by_request, tasks.clone(), close.clone());
+        RequestServer { tenant, label, url, server, close }
+    }
+
+    /// Closes the connections with secrets of this run.
+    pub(super) fn forget_run(&self, run_id: &RunId) {
+        for server in lock(&self.of_runs).remove(run_id).into_iter().flatten() {
+            server.close.cancel();
+        }
     }
 }
 

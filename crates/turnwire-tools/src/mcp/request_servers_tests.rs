@@ -57,7 +57,7 @@ fn each_tenant_has_a_list_of_its_own() {
     assert_eq!(request_servers.allows_url(&other, "https://mcp.example.com/x"), None);
     let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
     let refused =
-        request_servers.server(&other, "x", "https://mcp.example.com/x", &tasks, &closing);
+        request_servers.server(&other, "x", "https://mcp.example.com/x", None, (&tasks, &closing));
     assert!(refused.is_err_and(|error| error.to_string().contains("may not be supplied")));
 }
 
@@ -68,7 +68,7 @@ fn servers_of_requests_are_not_shared() {
     let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
     let server = |tenant: &str, label: &str, path: &str| {
         let (tenant, url) = (TenantId::from(tenant), format!("https://mcp.example.com/{path}"));
-        request_servers.server(&tenant, label, &url, &tasks, &closing).unwrap()
+        request_servers.server(&tenant, label, &url, None, (&tasks, &closing)).unwrap()
     };
     let first = server("one", "wiki", "a");
     assert!(Arc::ptr_eq(&first, &server("one", "wiki", "a")));
@@ -83,6 +83,35 @@ fn servers_of_requests_are_not_shared() {
     assert_eq!(lock(&request_servers.connected).len(), MAX_SERVERS);
     assert!(!Arc::ptr_eq(&first, &server("one", "wiki", "a")), "it had to go");
     assert!(!closing.is_cancelled());
+}
+
+/// A6: a connection with secrets belongs to one run, is not closed for others, and goes with the run.
+#[test]
+fn servers_with_secrets_belong_to_their_run() {
+    let request_servers = request_servers(vec![UrlRule::at("https://mcp.example.com").unwrap()]);
+    let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
+    let (tenant, url) = (TenantId::from("one"), "https://mcp.example.com/a");
+    let mut secrets = ServerSecrets::default();
+    secrets.add("x-key", turnwire_contract::SecretText::new("k"));
+    let server = |run_id: Option<&str>| {
+        let run_id = run_id.map(RunId::from);
+        let access = run_id.as_ref().map(|run_id| RunAccess { run_id, secrets: &secrets });
+        request_servers.server(&tenant, "wiki", url, access, (&tasks, &closing)).unwrap()
+    };
+    let first = server(Some("run_1"));
+    assert!(Arc::ptr_eq(&first, &server(Some("run_1"))));
+    assert!(!Arc::ptr_eq(&first, &server(Some("run_2"))));
+    assert!(!Arc::ptr_eq(&first, &server(None)));
+    for n in 0..2 * MAX_SERVERS {
+        server(Some(&format!("run_x{n}")));
+    }
+    assert!(Arc::ptr_eq(&first, &server(Some("run_1"))), "a busy server took it away");
+    let token_of =
+        |run_id: &str| lock(&request_servers.of_runs)[&RunId::from(run_id)][0].close.clone();
+    let (gone, kept) = (token_of("run_1"), token_of("run_2"));
+    request_servers.forget_run(&RunId::from("run_1"));
+    assert!(gone.is_cancelled() && !kept.is_cancelled());
+    assert!(!lock(&request_servers.of_runs).contains_key(&RunId::from("run_1")));
 }
 
 /// A URL that is not allowed in a rule gives an error.

@@ -32,9 +32,10 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
+use tracing::{debug, warn};
 use turnwire_contract::{Question, Reply, RunId};
 
+use super::redactor::Redactor;
 use crate::sync::lock;
 
 /// Maximum length of a progress message in bytes.
@@ -303,13 +304,14 @@ pub(super) struct PendingCallRef(Weak<PendingCall>);
 pub(super) struct RoutedTransport<T> {
     inner: T,
     router: Arc<MessageRouter>,
+    redactor: Arc<Redactor>,
     /// Requests that are being sent. The channel closes when the request is sent.
     in_flight: HashMap<RequestId, oneshot::Receiver<()>>,
 }
 
 impl<T> RoutedTransport<T> {
-    pub(super) fn new(inner: T, router: Arc<MessageRouter>) -> Self {
-        Self { inner, router, in_flight: HashMap::new() }
+    pub(super) fn new(inner: T, router: Arc<MessageRouter>, redactor: Arc<Redactor>) -> Self {
+        Self { inner, router, redactor, in_flight: HashMap::new() }
     }
 
     /// Returns what a message has to wait for, and the signal that it is sent. The protocol library
@@ -366,6 +368,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for RoutedTransport<T> {
             let Some(message) = self.inner.receive().await else {
                 self.router.ended.cancel();
                 return None;
+            };
+            // A message that cannot be read without its secrets is dropped; its call times out.
+            let Some(message) = self.redactor.message(message) else {
+                warn!(server = %self.router.label, "MCP message with secrets dropped");
+                continue;
             };
             if let JsonRpcMessage::Notification(message) = &message
                 && self.router.handle(&message.notification) == Handling::Consume

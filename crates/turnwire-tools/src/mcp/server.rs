@@ -21,7 +21,9 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
-use turnwire_contract::{ServerState, ServerStatus, ServerTransport, Timestamp, ToolError};
+use turnwire_contract::{
+    ServerSecrets, ServerState, ServerStatus, ServerTransport, Timestamp, ToolError,
+};
 
 use super::{
     connection::{
@@ -30,6 +32,7 @@ use super::{
     },
     oauth::Authorization,
     options::{McpServerOptions, McpTransport},
+    redactor::Redactor,
     router::MessageRouter,
     specs::specs,
 };
@@ -55,8 +58,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_500);
 pub(super) struct Server {
     pub(super) label: String,
     pub(super) options: McpServerOptions,
-    /// The client for a URL from a request.
-    egress: Option<Egress>,
+    by_request: ByRequest,
+    /// Takes the secrets of the server out of what it returns.
+    pub(super) redactor: Arc<Redactor>,
     pub(super) tasks: TaskTracker,
     closing: CancellationToken,
     /// The tokens, if the server requires OAuth.
@@ -64,6 +68,15 @@ pub(super) struct Server {
     /// Tools that must be called as tasks, as far as known.
     task_tools: Mutex<HashSet<String>>,
     state: Mutex<ConnectionState>,
+}
+
+/// What belongs to a server that a request supplied.
+#[derive(Default)]
+pub(super) struct ByRequest {
+    /// The client for its URL.
+    pub(super) egress: Option<Egress>,
+    /// Headers that the request supplied with it.
+    pub(super) secrets: Option<ServerSecrets>,
 }
 
 #[derive(Default)]
@@ -105,10 +118,11 @@ impl Server {
     pub(super) fn new(
         label: String,
         options: McpServerOptions,
-        egress: Option<Egress>,
+        by_request: ByRequest,
         tasks: TaskTracker,
         closing: CancellationToken,
     ) -> Arc<Self> {
+        let redactor = Arc::new(Redactor::new(&options, by_request.secrets.as_ref()));
         let authorization = match &options.transport {
             McpTransport::Http { url, oauth: Some(oauth), .. } => {
                 Some(Authorization::new(url, oauth))
@@ -116,7 +130,17 @@ impl Server {
             McpTransport::Http { .. } | McpTransport::Stdio { .. } => None,
         };
         let (task_tools, state) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { label, options, egress, tasks, closing, authorization, task_tools, state })
+        Arc::new(Self {
+            label,
+            options,
+            by_request,
+            redactor,
+            tasks,
+            closing,
+            authorization,
+            task_tools,
+            state,
+        })
     }
 
     /// Whether the tool must be called as a task, as far as known.
@@ -351,8 +375,12 @@ impl Server {
         router: &'a Arc<MessageRouter>,
     ) -> BoxFuture<'a, Result<Service, OpenError>> {
         let background = (&self.tasks, &self.closing);
-        let access =
-            HttpAccess { egress: self.egress.as_ref(), authorization: self.authorization.as_ref() };
+        let access = HttpAccess {
+            egress: self.by_request.egress.as_ref(),
+            secrets: self.by_request.secrets.as_ref(),
+            redactor: &self.redactor,
+            authorization: self.authorization.as_ref(),
+        };
         open(&self.label, &self.options.transport, access, handshake, router, background).boxed()
     }
 
@@ -412,7 +440,9 @@ impl Server {
     }
 
     fn list_failed(&self, error: &ServiceError) -> ToolError {
-        warn!(server = %self.label, error = %error_chain(error), "MCP tools not listed");
+        let why = error_chain(error);
+        let why = self.redactor.text(&why);
+        warn!(server = %self.label, error = %why, "MCP tools not listed");
         self.note_challenge(error);
         if is_unauthorized(error) {
             return self.transient(&self.authorization_advice());

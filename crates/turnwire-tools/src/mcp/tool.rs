@@ -143,7 +143,9 @@ impl McpTool {
             let message = limited(error.message.trim());
             return ToolError::failed(format!("the server `{label}` refused the call: {message}"));
         }
-        warn!(server = %label, tool = %name, error = %error_chain(&error), "MCP call failed");
+        let why = error_chain(&error);
+        let why = self.server.redactor.text(&why);
+        warn!(server = %label, tool = %name, error = %why, "MCP call failed");
         self.server.note_challenge(&error);
         let impact = self.handle_failure(&error, connection);
         if !pending.was_sent() || was_not_delivered(&error) {

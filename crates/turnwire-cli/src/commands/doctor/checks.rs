@@ -41,10 +41,17 @@ pub(super) async fn everything(settings: &ServeSettings, environment: &Environme
     findings.extend(store);
     findings.extend(web_search);
     findings.extend(identity_provider);
+    findings.extend(secret_keys(settings));
     findings.extend(way_out(settings));
     findings.push(listen);
     findings.extend(proxies(environment));
     Report(findings)
+}
+
+/// Names the keys for secrets of requests, so that those of several servers can be compared.
+fn secret_keys(settings: &ServeSettings) -> Option<Finding> {
+    let ids: Vec<&str> = settings.secret_keys.as_ref()?.ids().collect();
+    Some(Finding::ok("secrets", format!("keys, the first of which encrypts: {}", ids.join(", "))))
 }
 
 /// Asks the identity provider for its keys.

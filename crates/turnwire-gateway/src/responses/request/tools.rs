@@ -7,8 +7,11 @@
 
 use std::{collections::HashSet, fmt};
 
+use axum::http::{HeaderName, HeaderValue};
 use serde_json::Value;
-use turnwire_contract::{AskBefore, InputFormat, ToolKind, ToolRef, ToolSpec};
+use turnwire_contract::{
+    AskBefore, InputFormat, SecretText, ServerSecrets, ToolKind, ToolRef, ToolSpec,
+};
 
 use super::parts::is_web_address;
 use crate::{
@@ -26,6 +29,28 @@ pub const FILE_SEARCH: &str = "file_search";
 
 /// Type of the search for deferred tools of a client.
 const TOOL_SEARCH: &str = "tool_search";
+
+/// Maximum size of the headers for one server, with their names.
+const MAX_HEADER_BYTES: usize = 16 * 1024;
+
+/// Headers for a server that a request cannot supply: those of the protocol and of the connection.
+const RESERVED_HEADERS: [&str; 15] = [
+    "accept",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "last-event-id",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
 
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "a few, and only while a request is read")]
@@ -57,8 +82,8 @@ pub struct RequestedServer {
     pub allowed: Option<Vec<String>>,
     /// Tools whose calls need an approval; `None` if the client does not say.
     pub ask_before: Option<AskBefore>,
-    /// Whether the client sent headers or a token for it. They are not stored.
-    pub has_headers: bool,
+    /// Headers that the client sent for it, one of which may have a token.
+    pub secrets: ServerSecrets,
     /// Path in the request, such as `tools[1]`.
     pub param: String,
 }
@@ -70,7 +95,7 @@ impl fmt::Debug for RequestedServer {
             .field("label", &self.label)
             .field("allowed", &self.allowed)
             .field("ask_before", &self.ask_before)
-            .field("has_headers", &self.has_headers)
+            .field("secrets", &self.secrets)
             .finish_non_exhaustive()
     }
 }
@@ -330,14 +355,45 @@ fn read_server(tool: &Fields<'_>) -> Result<RequestedServer, ClientError> {
         url: read_address(tool)?,
         allowed: read_allowed(tool)?,
         ask_before: read_ask_before(tool)?,
-        has_headers: has_headers(tool)?,
+        secrets: read_secrets(tool)?,
         param: tool.path().to_owned(),
     })
 }
 
-fn has_headers(tool: &Fields<'_>) -> Result<bool, ClientError> {
-    let headers = tool.object("headers")?.is_some_and(|headers| !headers.all().is_empty());
-    Ok(headers || tool.text("authorization")?.is_some())
+/// Reads `headers`, and `authorization` as the header of that name. Errors do not have the values.
+fn read_secrets(tool: &Fields<'_>) -> Result<ServerSecrets, ClientError> {
+    let mut secrets = ServerSecrets::default();
+    let mut n_bytes = 0;
+    let mut add = |path: String, name: &str, value: String| {
+        let refuse = |why: &str| Err(ClientError::invalid(&*path, format!("`{path}` {why}")));
+        n_bytes += name.len() + value.len();
+        if n_bytes > MAX_HEADER_BYTES {
+            return refuse(&format!("and others have more than {MAX_HEADER_BYTES} bytes."));
+        }
+        if HeaderName::try_from(name).is_err() || HeaderValue::try_from(&value).is_err() {
+            return refuse("is not a valid header of HTTP.");
+        }
+        if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+            return refuse("is a header that this server sets.");
+        }
+        if !secrets.add(name, SecretText::new(value)) {
+            return refuse("is there twice.");
+        }
+        Ok(())
+    };
+    if let Some(headers) = tool.object("headers")? {
+        for name in headers.all().keys() {
+            if let Some(value) = headers.text(name)? {
+                add(headers.path_of(&shown(name)), name, value.to_owned())?;
+            }
+        }
+    }
+    if let Some(token) = tool.text("authorization")? {
+        let token = token.trim();
+        let token = token.strip_prefix("Bearer ").unwrap_or(token);
+        add(tool.path_of("authorization"), "authorization", format!("Bearer {token}"))?;
+    }
+    Ok(secrets)
 }
 
 fn read_address(tool: &Fields<'_>) -> Result<Option<String>, ClientError> {

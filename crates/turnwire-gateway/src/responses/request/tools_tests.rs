@@ -262,6 +262,46 @@ fn server(fields: Value) -> RequestedServer {
     }
 }
 
+fn secrets(headers: &[(&str, &str)]) -> ServerSecrets {
+    let mut secrets = ServerSecrets::default();
+    for (name, value) in headers {
+        secrets.add(name, SecretText::new(*value));
+    }
+    secrets
+}
+
+/// A12: a header that is refused is named, and its value is not repeated.
+#[test]
+fn headers_that_will_not_do() {
+    let long = format!("canary{}", "x".repeat(16 * 1024));
+    for (fields, code, param) in [
+        (json!({ "headers": { "a": 4711 } }), "invalid_type", "tools[0].headers.a"),
+        (json!({ "headers": ["canary"] }), "invalid_type", "tools[0].headers"),
+        (json!({ "headers": { "a": "canary\r\nb: c" } }), "invalid_value", "tools[0].headers.a"),
+        (json!({ "headers": { "a b": "canary" } }), "invalid_value", "tools[0].headers.a b"),
+        (json!({ "headers": { "Host": "canary" } }), "invalid_value", "tools[0].headers.Host"),
+        (json!({ "headers": { "a": long } }), "invalid_value", "tools[0].headers.a"),
+        (
+            json!({ "headers": { "a": "canary", "A": "canary" } }),
+            "invalid_value",
+            "tools[0].headers.A",
+        ),
+        (
+            json!({ "authorization": "canary\n" , "headers": { "Authorization": "canary" } }),
+            "invalid_value",
+            "tools[0].authorization",
+        ),
+        (json!({ "authorization": { "canary": 1 } }), "invalid_type", "tools[0].authorization"),
+    ] {
+        let mut tool = json!({ "type": "mcp", "server_label": "notes" });
+        tool.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let error = read(json!([tool])).unwrap_err();
+        assert_eq!((error.code, error.param.as_deref()), (code, Some(param)), "{error:?}");
+        let shown = format!("{error:?}");
+        assert!(!shown.contains("canary") && !shown.contains("4711"), "{shown}");
+    }
+}
+
 #[test]
 fn servers_are_read() {
     let bare = RequestedServer {
@@ -269,7 +309,7 @@ fn servers_are_read() {
         url: None,
         allowed: None,
         ask_before: None,
-        has_headers: false,
+        secrets: ServerSecrets::default(),
         param: "tools[0]".into(),
     };
     assert_eq!(server(json!({})), bare);
@@ -281,12 +321,18 @@ fn servers_are_read() {
         url: Some("https://h:1/mcp?k=1".into()),
         allowed: Some(vec!["a".into()]),
         ask_before: Some(AskBefore::Nothing),
-        has_headers: true,
+        secrets: secrets(&[("a", "b")]),
         ..bare
     };
     assert_eq!(server(whole), expected);
-    assert!(server(json!({ "authorization": "t" })).has_headers);
-    assert!(!server(json!({ "headers": {}, "authorization": null })).has_headers);
+    for token in ["t", "Bearer t", " t "] {
+        let read = server(json!({ "authorization": token })).secrets;
+        assert_eq!(read, secrets(&[("authorization", "Bearer t")]), "{token}");
+    }
+    let read = server(json!({ "headers": { "X-A": "1", "b": null }, "authorization": "t" }));
+    assert_eq!(read.secrets, secrets(&[("x-a", "1"), ("authorization", "Bearer t")]));
+    assert!(!format!("{read:?}").contains("Bearer"), "{read:?}");
+    assert!(server(json!({ "headers": {}, "authorization": null })).secrets.is_empty());
     let by_object = server(json!({ "allowed_tools": { "tool_names": ["a"], "read_only": false } }));
     assert_eq!(by_object.allowed, Some(vec!["a".into()]));
     assert_eq!(server(json!({ "allowed_tools": {} })).allowed, None);
