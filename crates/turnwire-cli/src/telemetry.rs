@@ -13,14 +13,27 @@ use crate::{
     terminal::{Look, Paint, View},
 };
 
+/// Libraries that log the contents of messages and of errors, which may have prompts and secrets.
+/// They are logged only if the filter names them.
+const INDISCREET: [&str; 1] = ["rmcp"];
+
+/// Turns off what logs contents, unless `choice` asks for it by name.
+fn discreet(filter: EnvFilter, choice: &str) -> EnvFilter {
+    let unnamed = INDISCREET.iter().filter(|target| !choice.contains(**target));
+    let off = unnamed.filter_map(|target| format!("{target}=off").parse().ok());
+    off.fold(filter, EnvFilter::add_directive)
+}
+
 /// Starts the log with the requested filter, or with `usual`. Returns whether there is a log.
 fn begin(environment: &Environment, usual: Option<&str>, paint: Paint) -> Result<bool, Problem> {
     let filter = match (environment.log_filter(), usual) {
-        (Some((name, choice)), _) => EnvFilter::try_new(choice).map_err(|error| {
-            Problem::usage(format!("{name}: {error}"))
-                .hint(format!("try {name}=warn or {name}=turnwire_engine=debug"))
-        })?,
-        (None, Some(usual)) => EnvFilter::new(usual),
+        (Some((name, choice)), _) => {
+            EnvFilter::try_new(choice).map(|filter| discreet(filter, choice)).map_err(|error| {
+                Problem::usage(format!("{name}: {error}"))
+                    .hint(format!("try {name}=warn or {name}=turnwire_engine=debug"))
+            })?
+        }
+        (None, Some(usual)) => discreet(EnvFilter::new(usual), usual),
         (None, None) => return Ok(false),
     };
     let is_json = environment.logs_json().map_err(Problem::usage)?;
