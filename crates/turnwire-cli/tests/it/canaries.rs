@@ -239,7 +239,8 @@ impl Bench {
     fn end(&mut self, mut gateway: Gateway) {
         gateway.signal("TERM");
         let done = gateway.finish();
-        self.logs += &format!("{}{}", done.stdout, done.stderr);
+        self.logs += &done.stdout;
+        self.logs += &done.stderr;
     }
 }
 
@@ -472,7 +473,8 @@ async fn a_turn_that_is_taken_over(bench: &mut Bench, mut gateway: Gateway) -> G
     let before = bench.mcp.heads().matches(&sent).count();
     gateway.signal("KILL");
     let done = gateway.finish();
-    bench.logs += &format!("{}{}", done.stdout, done.stderr);
+    bench.logs += &done.stdout;
+    bench.logs += &done.stderr;
     assert_eq!(bench.look_at_database().await, 1, "the secrets are not durable");
     bench.model.stop_waiting();
     let gateway = Gateway::start(&bench.world, &SERVE);
