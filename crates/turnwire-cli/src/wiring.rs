@@ -4,9 +4,8 @@ use std::{env, sync::Arc, time::Duration};
 
 use turnwire::{Agent, Error, Model};
 use turnwire_contract::{
-    CustomTools, Pins, TokenVerifier, Tool, ToolServers, WebhookCounts, WebhookOutbox,
+    CustomTools, Pins, SecretBox, TokenVerifier, Tool, ToolServers, WebhookCounts, WebhookOutbox,
 };
-use turnwire_contract::{CustomTools, Pins, SecretBox, TokenVerifier, Tool, ToolServers};
 use turnwire_engine::{
     ApprovalPolicy, EngineParts, MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore, Runs,
     Toolbox, ToolboxError,

@@ -18,8 +18,8 @@ mod library_address;
 pub mod outcome;
 pub mod ports;
 pub mod run;
-pub mod statistics;
 mod secrets;
+pub mod statistics;
 pub mod time;
 pub mod tool;
 
@@ -46,13 +46,22 @@ pub use ports::{
     FilterMistake, Finish, FoundChunk, FreeReceiver, IndexQueue, IndexTask, IndexWork, Indexed,
     Indexing, Journal, JournalError, JournalHead, Lease, Leases, Library, LibraryError,
     ListedStatus, MAX_API_KEYS, MAX_CLAIMS, MAX_SHARES, Model, ModelError, ModelPart, ModelStream,
-    NewChunk, NewRun, NextAttempt, NoToolServers, ObservedRun, Observer, PendingCommand, PinnedTool, Pins, Prompt, Query, Question, RANKED, RequestKey, RunAccess, RunCommand, RunCounts, RunEnd, RunFilter, RunPage, RunProgress, RunQuery, RunRecord, RunRecords, RunStatus, RunStore, RunSummary, RunWatch, Scope, SealedSecret, SearchResults, SecretBox, SecretError, SecretOwner, ServerRef, ServerState, ServerStatus, ServerTransport, Share, Shares, SingleWorker, StoreError, TextAnalyzer, TokenError, TokenHolder, TokenVerifier, Tool, ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, UnknownAction, UnknownScope, UnknownWebhookEvent, UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject, UsageWindow, Vectors, WebhookCounts, WebhookDelivery, WebhookEvent, WebhookOutbox, WebhookRoute, Workers, fused,
+    NewChunk, NewRun, NextAttempt, NoToolServers, ObservedRun, Observer, PendingCommand,
+    PinnedTool, Pins, Prompt, Query, Question, RANKED, RequestKey, RunAccess, RunCommand,
+    RunCounts, RunEnd, RunFilter, RunPage, RunProgress, RunQuery, RunRecord, RunRecords, RunStatus,
+    RunStore, RunSummary, RunWatch, Scope, SealedSecret, SearchResults, SecretBox, SecretError,
+    SecretOwner, ServerRef, ServerState, ServerStatus, ServerTransport, Share, Shares,
+    SingleWorker, StoreError, TextAnalyzer, TokenError, TokenHolder, TokenVerifier, Tool,
+    ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, UnknownAction, UnknownScope,
+    UnknownWebhookEvent, UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject,
+    UsageWindow, Vectors, WebhookCounts, WebhookDelivery, WebhookEvent, WebhookOutbox,
+    WebhookRoute, Workers, fused,
 };
 pub use run::{
     Approvals, AskBefore, FirstCall, Limits, RunRequest, ServerUse, ToolChoice, UnknownOutcomes,
     Usage,
 };
-pub use statistics::{DurationCounter, DurationCounts, PoolUse, StoreStatistics};
 pub use secrets::{SecretText, ServerSecrets};
+pub use statistics::{DurationCounter, DurationCounts, PoolUse, StoreStatistics};
 pub use time::Timestamp;
 pub use tool::{Effect, Image, InputFormat, ToolClaims, ToolKind, ToolOutput, ToolRef, ToolSpec};

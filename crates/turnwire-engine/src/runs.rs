@@ -18,7 +18,9 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
     ApiKeys, AuditLog, BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event,
-    EventStream, IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, Observer, RecordedEvent, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore, SecretBox, Seq, Shares, SingleWorker, StoreError, TenantId, Timestamp, ToolServers, UsageCounters, Workers,
+    EventStream, IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, Observer,
+    RecordedEvent, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore, SecretBox, Seq,
+    Shares, SingleWorker, StoreError, TenantId, Timestamp, ToolServers, UsageCounters, Workers,
 };
 
 use crate::{

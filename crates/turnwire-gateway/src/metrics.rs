@@ -181,7 +181,13 @@ impl Metrics {
             model_parts_skipped,
             limits_reached,
             runs_incomplete,
-    heartbeat_age, rejected, resumed, runs, runs_near_budget, store, webhooks,
+            rejected,
+            resumed,
+            heartbeat_age,
+            runs,
+            store,
+            runs_near_budget,
+            webhooks,
         }
     }
 }

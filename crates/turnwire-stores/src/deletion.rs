@@ -46,9 +46,15 @@ pub(crate) async fn delete(
     runs: &[RunKey],
 ) -> Result<(), DatabaseError> {
     let mut runs = Batch { transaction, dialect, runs: runs.to_vec() };
-    for table in ["run_events", "blobs", "commands", "request_keys", "shares", "webhook_deliveries"]
-    {
-    for table in ["run_events", "blobs", "commands", "request_keys", "run_secrets", "shares"] {
+    for table in [
+        "run_events",
+        "blobs",
+        "commands",
+        "request_keys",
+        "run_secrets",
+        "shares",
+        "webhook_deliveries",
+    ] {
         runs.ask(&format!("delete from {table} where (tenant, run_id) in"), "").await?;
     }
     let hide = "update runs set state = 'hidden', request = '', outcome = null, worker = ''

@@ -20,7 +20,7 @@ pub(crate) async fn insert(
 ) -> Result<(), DatabaseError> {
     for SealedSecret { server, key_id, sealed } in secrets {
         let values = [
-            Value::Text(tenant.as_str()),
+            Value::Tenant(tenant),
             Value::Text(run_id.as_str()),
             Value::Text(server),
             Value::Text(key_id),
@@ -40,7 +40,7 @@ impl Store {
     ) -> Result<Vec<SealedSecret>, StoreError> {
         let sql = "select server, key_id, sealed from run_secrets
                    where tenant = $1 and run_id = $2 order by server";
-        let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
         let found = self.0.database.query(sql, &values).await?;
         let secret = |row: &Row| {
             Ok(SealedSecret {

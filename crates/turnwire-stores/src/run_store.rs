@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use tracing::error;
 use turnwire_contract::{
-    Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, Event, Failure, ItemId, NewRun, RecordedEvent, RequestKey, RunCounts, RunEnd, RunFilter, RunId, RunOutcome, RunPage, RunQuery, RunRecord, RunRecords, RunRequest, RunStatus, RunSummary, SealedSecret, Seq, StoreError, TenantId, Timestamp, Usage,
+    Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, Event,
+    Failure, ItemId, NewRun, RecordedEvent, RequestKey, RunCounts, RunEnd, RunFilter, RunId,
+    RunOutcome, RunPage, RunQuery, RunRecord, RunRecords, RunRequest, RunStatus, RunSummary,
+    SealedSecret, Seq, StoreError, TenantId, Timestamp, Usage,
 };
 
 use crate::{

@@ -78,7 +78,7 @@ impl WebhookOutbox for Store {
         query: &DeliveryQuery,
     ) -> Result<Vec<WebhookDelivery>, StoreError> {
         let most = i64::try_from(query.most).unwrap_or(i64::MAX);
-        let mut values = vec![Value::Text(tenant.as_str()), Value::Integer(most)];
+        let mut values = vec![Value::Tenant(tenant), Value::Integer(most)];
         let mut conditions = vec!["d.tenant = $1".to_owned()];
         if let Some(status) = query.status {
             values.push(Value::Text(status.as_str()));
@@ -115,11 +115,8 @@ impl WebhookOutbox for Store {
             "update webhook_deliveries set status = 'pending', due_at = $3, n_attempts = 0,
                  claim = 0 where tenant = $1 and id = $2 returning {COLUMNS}"
         );
-        let values = [
-            Value::Text(tenant.as_str()),
-            Value::Text(delivery_id),
-            Value::Integer(now.as_micros()),
-        ];
+        let values =
+            [Value::Tenant(tenant), Value::Text(delivery_id), Value::Integer(now.as_micros())];
         let found = match self.0.database.query(&sql, &values).await {
             // An id that cannot be stored cannot exist.
             Err(DatabaseError::InvalidValue(_)) => return Ok(None),
@@ -167,7 +164,7 @@ impl Store {
     /// too many does less harm than one that is missing.
     async fn is_response_stored(&self, tenant: &TenantId, run_id: &RunId) -> bool {
         let sql = "select request from runs where tenant = $1 and id = $2";
-        let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
+        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
         let found = self.0.database.query(sql, &values).await;
         let request = found.as_ref().ok().and_then(|found| found.first()?.text(0).ok());
         let request = request.and_then(|text| serde_json::from_str::<EchoedRequest>(text).ok());
@@ -215,7 +212,7 @@ impl Store {
         );
         let most = i64::try_from(receiver.most).unwrap_or(i64::MAX);
         let values = [
-            Value::Text(receiver.tenant.as_str()),
+            Value::Tenant(&receiver.tenant),
             Value::Text(&receiver.url),
             Value::Integer(now.as_micros()),
             Value::Integer(most),
@@ -242,7 +239,7 @@ impl Store {
 
     async fn must_exist(&self, tenant: &TenantId, delivery_id: &str) -> Result<(), StoreError> {
         let sql = "select id from webhook_deliveries where tenant = $1 and id = $2";
-        let values = [Value::Text(tenant.as_str()), Value::Text(delivery_id)];
+        let values = [Value::Tenant(tenant), Value::Text(delivery_id)];
         match self.0.database.query(sql, &values).await?.first() {
             Some(_) => Ok(()),
             None => Err(StoreError::NotFound(format!("delivery `{delivery_id}`"))),

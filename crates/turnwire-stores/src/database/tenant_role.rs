@@ -35,6 +35,9 @@ const PROTECTED: &[&str] = &[
     "shares",
     "api_keys",
     "audit_entries",
+    "usage_counters",
+    "run_secrets",
+    "webhook_deliveries",
 ];
 
 /// Tables that statements for a tenant use without a policy. Chunks of files are found by way of

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use turnwire_contract::{
     ApiKey, ApiKeys, AuditLog, AuditQuery, BlobId, BlobStore, CollectionId, CollectionNotes,
     CollectionRecord, Collections, ConversationId, ConversationRecord, Conversations, Entries,
-    Entry, FileId, FileRecord, Files, Item, ItemId, Journal, NewRun, PinnedTool, Pins, PoolUse, RequestKey,
-    RunFilter, RunId, RunQuery, RunRecords, RunRequest, Seq, Share, Shares, Timestamp,
+    Entry, FileId, FileRecord, Files, Item, ItemId, Journal, NewRun, PinnedTool, Pins, PoolUse,
+    RequestKey, RunFilter, RunId, RunQuery, RunRecords, RunRequest, Seq, Share, Shares, Timestamp,
 };
 use turnwire_testkit::{conformance::library::Plainly, services};
 

@@ -20,6 +20,7 @@ fn job(tenant: &str, run: &str, seq: u64, bytes: usize) -> Job {
         bytes,
         ending: None,
         progress: None,
+        deliveries: Vec::new(),
         new_run: None,
         answer: oneshot::channel().0,
     }

@@ -15,7 +15,7 @@ use futures::StreamExt;
 use serde_json::json;
 use tokio::time::timeout;
 use turnwire_contract::{
-    DiscoveryOutcome, Event, Item, Journal, RunId, RunOutcome, RunRecords, RunRequest,
+    DiscoveryOutcome, Event, Item, Journal, Leases, RunId, RunOutcome, RunRecords, RunRequest,
     SealedSecret, SecretBox, SecretError, SecretOwner, SecretText, Seq, ServerRef, ServerSecrets,
     ServerUse, TenantId, Tool, ToolError, ToolKind, ToolServers,
 };
@@ -78,8 +78,8 @@ impl ToolServers for Recorder {
     }
 }
 
-fn keys(text: &str) -> Option<Arc<dyn SecretBox>> {
-    Some(Arc::new(SecretKeys::read(text).unwrap()))
+fn keys(text: &str) -> Arc<dyn SecretBox> {
+    Arc::new(SecretKeys::read(text).unwrap())
 }
 
 fn engine(
@@ -156,7 +156,7 @@ async fn secrets_are_used_and_gone() {
     for backend in Backend::both() {
         let [store, other]: [Store; 2] = backend.stores_with(2, LONG).await.try_into().unwrap();
         let servers = Arc::<Recorder>::default();
-        let runs = engine(&store, keys(OLD), looking(), &servers);
+        let runs = engine(&store, Some(keys(OLD)), looking(), &servers);
         runs.start_worker().await.unwrap();
         let run = runs.start(request()).await.unwrap();
         assert_eq!(run.outcome().await, RunOutcome::Completed, "{}", backend.url);
@@ -164,7 +164,7 @@ async fn secrets_are_used_and_gone() {
         assert!(!got.is_empty() && got.iter().all(|got| *got == (run.id().clone(), SECRET.into())));
         assert_eq!(*servers.forgotten.lock().unwrap(), [run.id().clone()]);
 
-        let canceled = engine(&other, keys(OLD), slow(), &servers);
+        let canceled = engine(&other, Some(keys(OLD)), slow(), &servers);
         canceled.start_worker().await.unwrap();
         let run = canceled.start(request()).await.unwrap();
         until(&other, run.id(), |event| matches!(event, Event::TextAdded { .. })).await;
@@ -189,14 +189,14 @@ async fn a_run_waits_for_a_worker_that_has_its_key() {
             backend.stores_with(4, LEASE).await.try_into().unwrap();
         first.heartbeat().await.unwrap();
         let servers = Arc::<Recorder>::default();
-        let left = engine(&first, keys(OLD), slow(), &servers);
+        let left = engine(&first, Some(keys(OLD)), slow(), &servers);
         let run_id = left.start(request()).await.unwrap().id().clone();
         until(&first, &run_id, |event| matches!(event, Event::TextAdded { .. })).await;
         servers.got.lock().unwrap().clear();
 
         let mut without_key = Vec::new();
         for (store, known, lacks) in
-            [(&second, keys(NEW), "key `"), (&third, None, "[secrets] in the settings")]
+            [(&second, Some(keys(NEW)), "key `"), (&third, None, "[secrets] in the settings")]
         {
             let without = engine(store, known, looking(), &servers);
             without.start_worker().await.unwrap();
@@ -214,7 +214,7 @@ async fn a_run_waits_for_a_worker_that_has_its_key() {
         }
         assert!(servers.got.lock().unwrap().is_empty(), "{}", backend.url);
 
-        let whole = engine(&fourth, keys(&format!("{NEW},{OLD}")), looking(), &servers);
+        let whole = engine(&fourth, Some(keys(&format!("{NEW},{OLD}"))), looking(), &servers);
         whole.start_worker().await.unwrap();
         assert_eq!(outcome_of(&fourth, &run_id).await, RunOutcome::Completed, "{}", backend.url);
         assert!(servers.got.lock().unwrap().contains(&(run_id, SECRET.to_owned())));
@@ -230,7 +230,7 @@ async fn secrets_of_another_address_are_not_used() {
         let [first, second]: [Store; 2] = backend.stores_with(2, LEASE).await.try_into().unwrap();
         first.heartbeat().await.unwrap();
         let servers = Arc::<Recorder>::default();
-        let left = engine(&first, keys(OLD), slow(), &servers);
+        let left = engine(&first, Some(keys(OLD)), slow(), &servers);
         let run_id = left.start(request()).await.unwrap().id().clone();
         until(&first, &run_id, |event| matches!(event, Event::TextAdded { .. })).await;
         servers.got.lock().unwrap().clear();
@@ -241,7 +241,7 @@ async fn secrets_of_another_address_are_not_used() {
             );
             assert!(!backend.ask(&moved).await.is_empty());
         }
-        let next = engine(&second, keys(OLD), looking(), &servers);
+        let next = engine(&second, Some(keys(OLD)), looking(), &servers);
         next.start_worker().await.unwrap();
         assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Completed, "{}", backend.url);
         assert!(servers.got.lock().unwrap().is_empty(), "{}", backend.url);
@@ -305,7 +305,7 @@ async fn secrets_that_cannot_be_kept_are_refused() {
         request.servers.iter_mut().for_each(|used| used.url = None);
         request
     };
-    for (known, request) in [(None, request()), (keys(OLD), of_settings())] {
+    for (known, request) in [(None, request()), (Some(keys(OLD)), of_settings())] {
         let refused = engine(&store, known, looking(), &servers).start(request).await;
         assert!(matches!(refused, Err(StartError::Secrets(..))), "{refused:?}");
     }
@@ -317,7 +317,7 @@ async fn secrets_that_cannot_be_kept_are_refused() {
 async fn secrets_that_were_left_are_deleted() {
     for backend in Backend::both() {
         let (store, servers) = (backend.store().await, Arc::<Recorder>::default());
-        let runs = engine(&store, keys(OLD), slow(), &servers);
+        let runs = engine(&store, Some(keys(OLD)), slow(), &servers);
         runs.start_worker().await.unwrap();
         let run = runs.start(request()).await.unwrap();
         let left = "insert into run_secrets (tenant, run_id, server, key_id, sealed)
