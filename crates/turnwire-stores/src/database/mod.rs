@@ -11,11 +11,13 @@ use turnwire_contract::{PoolUse, TenantId};
 
 mod library_dialect;
 mod postgres;
+mod postgres_errors;
 mod sqlite;
 mod tenant_role;
 
 pub(crate) use library_dialect::{LibraryDialect, is_word};
-pub(crate) use postgres::{DedicatedConnection, PostgresDatabase, in_time};
+pub(crate) use postgres::{DedicatedConnection, PostgresDatabase};
+pub(crate) use postgres_errors::in_time;
 #[cfg(test)]
 pub(crate) use sqlite::only_reads;
 pub(crate) use sqlite::{SqliteDatabase, private_file};

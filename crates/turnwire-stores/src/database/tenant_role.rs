@@ -13,7 +13,7 @@ use turnwire_contract::TenantId;
 
 use super::{
     DatabaseError, STATEMENT_TIMEOUT, Value,
-    postgres::{failed, in_time},
+    postgres_errors::{failed, in_time},
 };
 
 /// Tables with a policy.
