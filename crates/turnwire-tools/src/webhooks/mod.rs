@@ -11,11 +11,19 @@
 mod schedule;
 mod signature;
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::future::join_all;
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use turnwire_contract::{
@@ -25,7 +33,10 @@ use turnwire_contract::{
 
 pub use self::signature::{NotASecret, SigningSecret};
 use self::{schedule::pause, signature::signatures};
-use crate::egress::{Egress, Posted};
+use crate::{
+    egress::{Egress, Posted},
+    sync::lock,
+};
 
 /// Interval at which the outbox is read for deliveries of other processes and for those whose pause
 /// is over.
@@ -82,8 +93,34 @@ impl fmt::Debug for WebhookSender {
 /// Name of a receiver in the outbox.
 type ReceiverKey = (TenantId, String);
 
-fn key_of(delivery: &WebhookDelivery) -> ReceiverKey {
-    (delivery.tenant.clone(), delivery.url.clone())
+/// Attempts in progress, by receiver.
+#[derive(Default)]
+struct Slots(Arc<Mutex<HashMap<ReceiverKey, usize>>>);
+
+impl Slots {
+    fn n_taken(&self, receiver: &ReceiverKey) -> usize {
+        lock(&self.0).get(receiver).copied().unwrap_or_default()
+    }
+
+    fn take(&self, delivery: &WebhookDelivery) -> Slot {
+        let receiver = (delivery.tenant.clone(), delivery.url.clone());
+        *lock(&self.0).entry(receiver.clone()).or_default() += 1;
+        Slot { slots: Arc::clone(&self.0), receiver }
+    }
+}
+
+/// An attempt in progress. It ends when this is dropped, also by a panic.
+struct Slot {
+    slots: Arc<Mutex<HashMap<ReceiverKey, usize>>>,
+    receiver: ReceiverKey,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(n_taken) = lock(&self.slots).get_mut(&self.receiver) {
+            *n_taken = n_taken.saturating_sub(1);
+        }
+    }
 }
 
 impl WebhookSender {
@@ -103,19 +140,25 @@ impl WebhookSender {
         if self.receivers.is_empty() {
             return;
         }
-        let mut busy: HashMap<ReceiverKey, usize> = HashMap::new();
-        let mut attempts = FuturesUnordered::new();
+        let (sender, slots) = (Arc::new(self), Slots::default());
+        // Tasks, because an attempt that waits for its turn in this loop would hold the connection to
+        // the database that the loop waits for.
+        let mut attempts = JoinSet::new();
         let mut counted: Option<Instant> = None;
         let mut is_away = false;
         loop {
-            match self.outbox.claim_deliveries(&self.free(&busy), (self.now)()).await {
+            let free = sender.free(&slots);
+            match sender.outbox.claim_deliveries(&free, (sender.now)()).await {
                 Ok(claimed) => {
                     if std::mem::take(&mut is_away) {
                         info!("webhook deliveries continue");
                     }
                     for next in claimed {
-                        *busy.entry(key_of(&next.delivery)).or_default() += 1;
-                        attempts.push(self.attempt(next));
+                        let (sender, slot) = (Arc::clone(&sender), slots.take(&next.delivery));
+                        attempts.spawn(async move {
+                            sender.attempt(next).await;
+                            drop(slot);
+                        });
                     }
                 }
                 Err(error) if !is_away => {
@@ -126,23 +169,20 @@ impl WebhookSender {
             }
             if counted.is_none_or(|at| at.elapsed() >= BETWEEN_COUNTS) {
                 counted = Some(Instant::now());
-                self.count_pending().await;
+                sender.count_pending().await;
             }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(done) = attempts.next() => {
-                    release(&mut busy, &done);
+                Some(_) = attempts.join_next() => {
                     // Those that have ended meanwhile, too: one look for all of them.
-                    while let Some(Some(done)) = futures::FutureExt::now_or_never(attempts.next()) {
-                        release(&mut busy, &done);
-                    }
+                    while attempts.try_join_next().is_some() {}
                 }
-                () = self.outbox.delivery_added() => {}
+                () = sender.outbox.delivery_added() => {}
                 () = sleep(BETWEEN_LOOKS) => {}
             }
         }
-        let rest = async { while attempts.next().await.is_some() {} };
+        let rest = async { while attempts.join_next().await.is_some() {} };
         if timeout(CLOSING_TIME, rest).await.is_err() {
             info!("webhook deliveries interrupted, they are repeated");
         }
@@ -152,15 +192,13 @@ impl WebhookSender {
     pub async fn send_due(&self) -> Result<usize, StoreError> {
         let mut n_attempts = 0;
         loop {
-            let free = self.free(&HashMap::new());
+            let free = self.free(&Slots::default());
             let claimed = self.outbox.claim_deliveries(&free, (self.now)()).await?;
             if claimed.is_empty() {
                 return Ok(n_attempts);
             }
             n_attempts += claimed.len();
-            let attempts: FuturesUnordered<_> =
-                claimed.into_iter().map(|next| self.attempt(next)).collect();
-            attempts.map(drop).collect::<()>().await;
+            join_all(claimed.into_iter().map(|next| self.attempt(next))).await;
         }
     }
 
@@ -171,12 +209,11 @@ impl WebhookSender {
     }
 
     /// Returns the receivers that can get more, with how much.
-    fn free(&self, busy: &HashMap<ReceiverKey, usize>) -> Vec<FreeReceiver> {
+    fn free(&self, slots: &Slots) -> Vec<FreeReceiver> {
         let share = (AT_ONCE / self.receivers.len().max(1)).clamp(1, AT_ONCE_PER_RECEIVER);
         let free = self.receivers.iter().filter_map(|receiver| {
-            let key = (receiver.tenant.clone(), receiver.url.clone());
-            let most = share.saturating_sub(busy.get(&key).copied().unwrap_or_default());
-            let (tenant, url) = key;
+            let (tenant, url) = (receiver.tenant.clone(), receiver.url.clone());
+            let most = share.saturating_sub(slots.n_taken(&(tenant.clone(), url.clone())));
             let lease = receiver.timeout + SETTLING_TIME;
             (most > 0).then_some(FreeReceiver { tenant, url, most, lease })
         });
@@ -184,7 +221,7 @@ impl WebhookSender {
     }
 
     /// Sends one delivery and stores how that ended.
-    async fn attempt(&self, claimed: ClaimedDelivery) -> ReceiverKey {
+    async fn attempt(&self, claimed: ClaimedDelivery) {
         let delivery = &claimed.delivery;
         let answer = self.post(delivery).await;
         let attempt = self.judged(delivery, answer);
@@ -200,7 +237,6 @@ impl WebhookSender {
         if let Err(error) = self.outbox.settle(&claimed, &attempt).await {
             warn!(delivery_id, %error, "webhook attempt not stored, it is repeated");
         }
-        key_of(delivery)
     }
 
     async fn post(&self, delivery: &WebhookDelivery) -> Result<Posted, String> {
@@ -247,12 +283,6 @@ impl WebhookSender {
         };
         let next = pause.map_or(NextAttempt::GivenUp, |pause| NextAttempt::At(at.later(pause)));
         DeliveryAttempt { at, http_status, error: Some(error), next }
-    }
-}
-
-fn release(busy: &mut HashMap<ReceiverKey, usize>, receiver: &ReceiverKey) {
-    if let Some(n_attempts) = busy.get_mut(receiver) {
-        *n_attempts = n_attempts.saturating_sub(1);
     }
 }
 

@@ -3,10 +3,7 @@
 use std::{
     collections::HashSet,
     net::{IpAddr, Ipv4Addr},
-    sync::{
-        Mutex,
-        atomic::{AtomicI64, AtomicU16, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicI64, AtomicU16, AtomicUsize, Ordering},
 };
 
 use axum::{
@@ -363,7 +360,7 @@ async fn a_dead_receiver_delays_no_other() {
     let alive = Receiver::start().await;
     let outbox = Outbox::with(std::slice::from_ref(&dead)).await;
     let names: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
-    futures::future::join_all(names.iter().map(|name| outbox.finished_run(name))).await;
+    join_all(names.iter().map(|name| outbox.finished_run(name))).await;
     let path = outbox.directory.path().join("runs.db");
     let urls = [dead, alive.url()];
     let options = StoreOptions {
@@ -385,6 +382,27 @@ async fn a_dead_receiver_delays_no_other() {
     assert_eq!(both.counts.n_delivered(), 20);
     assert_eq!(both.n_pending().await, 1_020, "the dead one has accepted nothing");
     drop(listener);
+}
+
+/// Sending does not hold up the store: runs end while hundreds of deliveries are sent.
+#[tokio::test]
+async fn runs_end_while_webhooks_are_sent() {
+    let receiver = Receiver::start().await;
+    let outbox = Outbox::with(&[receiver.url()]).await;
+    let names: Vec<String> = (0..300).map(|n| n.to_string()).collect();
+    join_all(names.iter().map(|name| outbox.finished_run(name))).await;
+    let stop = CancellationToken::new();
+    let sending = TaskTracker::new().spawn(outbox.sender().run(stop.clone()));
+    // A connection that nobody gives back is waited for during five seconds.
+    for n in 0..50 {
+        let name = format!("late_{n}");
+        let ending = outbox.finished_run(&name);
+        timeout(Duration::from_secs(4), ending).await.expect("the store is held up");
+    }
+    timeout(Duration::from_secs(30), receiver.wait_for(350)).await.expect("it is held up");
+    stop.cancel();
+    timeout(CLOSING_TIME * 2, sending).await.expect("it stops soon").unwrap();
+    assert_eq!((outbox.counts.n_delivered(), outbox.n_pending().await), (350, 0));
 }
 
 /// A4: an address of the corpus is never connected to, and neither is one that a receiver redirects
