@@ -85,11 +85,11 @@ async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutco
         debug!(?step, "next step");
         match step {
             Step::Discover(servers) => Box::pin(discover(run, context, servers)).await?,
-            Step::AskModel if run.is_spent() => {
-                let reason = IncompleteReason::InsufficientQuota;
-                return Ok(DriveOutcome::Ended(RunOutcome::Incomplete { reason }));
-            }
             Step::AskModel => {
+                if run.is_spent().await {
+                    let reason = IncompleteReason::InsufficientQuota;
+                    return Ok(DriveOutcome::Ended(RunOutcome::Incomplete { reason }));
+                }
                 // Boxed, so that a run waiting for a tool does not hold the memory of a turn.
                 let turn = Box::pin(ask_model(run, context));
                 if let StepOutcome::End(outcome) = turn.await? {

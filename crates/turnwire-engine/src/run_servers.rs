@@ -9,12 +9,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use tracing::warn;
 use turnwire_contract::{
     RunAccess, RunId, RunRequest, RunStore, SealedSecret, SecretBox, SecretOwner, ServerRef,
     ServerSecrets, ServerUse, StoreError, TenantId, Tool, ToolError, ToolServers,
 };
 
 use crate::{
+    live_run::retry_while_unavailable,
     runs::{Runs, StartError},
     sync::lock,
 };
@@ -74,8 +76,11 @@ impl RunServers {
 
     async fn open(&self, used: &ServerUse) -> Result<Arc<ServerSecrets>, ToolError> {
         let (label, store) = (&used.label, &self.store);
-        let sealed = store.secrets(&self.tenant, &self.run_id).await.map_err(|error| {
-            ToolError::Transient(format!("the secrets for the server `{label}`: {error}"))
+        // The caller ends the wait when the run stops.
+        let asked = || store.secrets(&self.tenant, &self.run_id);
+        let sealed = retry_while_unavailable(asked).await.map_err(|error| {
+            warn!(%error, server = %label, "secrets of a run not read");
+            ToolError::failed(format!("the secrets for the server `{label}` cannot be read"))
         })?;
         let opened = self.decrypt(used, &sealed).map_err(|why| {
             ToolError::failed(format!("the secrets for the server `{label}` are lost: {why}"))

@@ -15,6 +15,9 @@ use crate::{
 
 /// Number of counters per statement.
 const AT_ONCE: usize = 500;
+/// The most that is stored of a count: the sum of a thousand nodes still fits. Smaller would be too
+/// little for a budget, which is counted in billionths.
+const MOST: i64 = i64::MAX / 1_000;
 /// Number of rows deleted per statement.
 const DELETED_AT_ONCE: usize = 1_000;
 /// How long counters are kept after the end of their window, in microseconds: longer than clocks of
@@ -114,9 +117,9 @@ fn key_of(subject: &UsageSubject, window: UsageWindow) -> [String; 4] {
     ]
 }
 
-/// A number as both databases can store it.
+/// A number as both databases can store it and add it up.
 fn stored(amount: u64) -> String {
-    i64::try_from(amount).unwrap_or(i64::MAX).to_string()
+    i64::try_from(amount).unwrap_or(MOST).min(MOST).to_string()
 }
 
 /// The values of a statement about several counters, column by column.

@@ -31,10 +31,20 @@ pub(crate) fn caused_by<'a>(
     if routes.iter().all(|route| route.tenant != *tenant) {
         return caused;
     }
-    for recorded in events {
+    let events: Vec<&RecordedEvent> = events.into_iter().collect();
+    // No person is asked about a call that is decided at once: its tool was approved earlier, or
+    // nobody can be asked.
+    let decided: HashSet<&CallId> = events
+        .iter()
+        .filter_map(|recorded| match &recorded.event {
+            Event::ApprovalResolved { call_id, .. } => Some(call_id),
+            _ => None,
+        })
+        .collect();
+    for recorded in &events {
         let (event, call_id) = match &recorded.event {
             Event::RunFinished { outcome, .. } => (WebhookEvent::of_end(outcome), None),
-            Event::ApprovalRequested { call_id, .. } => {
+            Event::ApprovalRequested { call_id, .. } if !decided.contains(call_id) => {
                 (WebhookEvent::ApprovalRequested, Some(call_id))
             }
             _ => continue,

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use turnwire_contract::{RunOutcome, Usage};
+use turnwire_contract::{Decision, RunOutcome, Usage};
 
 use super::*;
 
@@ -38,6 +38,23 @@ fn events_are_routed_by_tenant_and_type() {
     let asked = recorded(Event::approval_requested("call_1".into()));
     assert_eq!(urls("a", &asked), ["https://all.example"]);
     assert_eq!(urls("a", &recorded(Event::RunStarted)), [""; 0]);
+}
+
+/// A call that is decided in the batch that asks about it waits for nobody.
+#[test]
+fn a_call_that_is_decided_at_once_causes_nothing() {
+    let routes = [route("a", "https://all.example", &WebhookEvent::ALL)];
+    let denied = Decision::Denied { reason: "nobody can be asked".to_owned() };
+    let events = [
+        recorded(Event::approval_requested("call_1".into())),
+        recorded(Event::approval_resolved("call_1".into(), Decision::Approved)),
+        recorded(Event::approval_requested("call_2".into())),
+        recorded(Event::approval_requested("call_3".into())),
+        recorded(Event::approval_resolved("call_3".into(), denied)),
+    ];
+    let caused = caused_by(&routes, &"a".into(), &events);
+    let calls: Vec<Option<CallId>> = caused.into_iter().map(|delivery| delivery.call_id).collect();
+    assert_eq!(calls, [Some(CallId::from("call_2"))]);
 }
 
 /// The same event has the same ID at a receiver, whoever records it, and another ID at another

@@ -31,17 +31,29 @@ impl WebhookOutbox for Store {
         receivers: &[FreeReceiver],
         now: Timestamp,
     ) -> Result<Vec<ClaimedDelivery>, StoreError> {
-        let mut claimed = Vec::new();
+        let (mut claimed, mut has_claimed, mut failures) = (Vec::new(), false, Vec::new());
         for receiver in self.with_due(receivers, now).await? {
-            // Those that are claimed already must be sent.
             match self.claim_for(receiver, now).await {
-                Ok(more) => claimed.extend(more),
-                Err(error) if claimed.is_empty() => return Err(error.into()),
+                Ok(more) => {
+                    has_claimed = true;
+                    claimed.extend(more);
+                }
                 Err(error) => {
-                    warn!(%error, "claim of webhook deliveries failed, retried later");
-                    break;
+                    // Without a database, waiting for each receiver would use up the claims so far.
+                    let is_away = matches!(error, DatabaseError::Unavailable(_));
+                    failures.push(error);
+                    if is_away {
+                        break;
+                    }
                 }
             }
+        }
+        // Those that are claimed must be sent.
+        if !has_claimed && let Some(error) = failures.pop() {
+            return Err(error.into());
+        }
+        for error in failures {
+            warn!(%error, "claim of webhook deliveries failed, retried later");
         }
         Ok(claimed)
     }
@@ -102,7 +114,7 @@ impl WebhookOutbox for Store {
             conditions.join(" and ")
         );
         let found = self.0.database.query(&sql, &values).await?;
-        Ok(found.iter().map(delivery).collect::<Result<_, _>>()?)
+        Ok(found.iter().filter_map(readable).collect())
     }
 
     async fn redeliver(
@@ -234,7 +246,8 @@ impl Store {
         let values = [Value::Texts(&ids), Value::Integer(claim), Value::Integer(until)];
         let taken = transaction.query(&take, &values).await?;
         transaction.commit().await?;
-        taken.iter().map(|row| Ok(ClaimedDelivery { delivery: delivery(row)?, claim })).collect()
+        let taken = taken.iter().filter_map(readable);
+        Ok(taken.map(|delivery| ClaimedDelivery { delivery, claim }).collect())
     }
 
     async fn must_exist(&self, tenant: &TenantId, delivery_id: &str) -> Result<(), StoreError> {
@@ -257,6 +270,15 @@ struct EchoedRequest {
 #[derive(Default, Deserialize)]
 struct EchoedFields {
     store: Option<bool>,
+}
+
+/// Reads a delivery, unless a later version has written it in words that this one does not know.
+fn readable(row: &Row) -> Option<WebhookDelivery> {
+    let delivery_id = row.text(0).unwrap_or_default();
+    let skipped = |error: &DatabaseError| {
+        warn!(delivery_id, %error, "unreadable webhook delivery skipped");
+    };
+    delivery(row).inspect_err(skipped).ok()
 }
 
 fn delivery(row: &Row) -> Result<WebhookDelivery, DatabaseError> {

@@ -35,7 +35,7 @@ max_turns = 0
         None,
         &[
             "15 mistakes in turnwire.toml and the environment",
-            "  entirely: there is no such setting; there are `models`, `server`, `oidc`, `mcp_servers`, \
+            "  entirely: there is no such setting; there are `models`, `server`, `oidc`, `secrets`, `mcp_servers`, \
              `mcp`, `functions`, `web_search`, `egress`, `webhooks`, `embeddings`, `limits`, \
              `approvals`, `store`, `fanout`, `audit`, `quotas`",
             "  modles: there is no such setting; did you mean `models`?",

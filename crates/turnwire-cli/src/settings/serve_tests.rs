@@ -268,8 +268,9 @@ fn the_example_is_without_mistakes() {
         "BILLING_KEY",
     ];
     let secret = ("WEBHOOK_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+    let keys = ("SECRET_KEYS", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
     let variables: Vec<(&str, &str)> =
-        variables.map(|name| (name, "something")).into_iter().chain([secret]).collect();
+        variables.map(|name| (name, "something")).into_iter().chain([secret, keys]).collect();
     settings(example, &[], None).unwrap();
     let is_setting =
         |line: &str| line.starts_with('[') || (line.contains(" = ") && !line.starts_with("or: "));
@@ -282,6 +283,8 @@ fn the_example_is_without_mistakes() {
     let servers = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(servers.path(), "{ \"mcpServers\": {} }").unwrap();
     let all = all.join("\n").replace("mcp.json", servers.path().to_str().unwrap());
+    // Some settings of a store are for PostgreSQL alone.
+    let all = all.replace("sqlite://turnwire.db", "postgres://db/turnwire");
     let served = settings(&all, &variables, None).unwrap();
     assert_eq!(served.models.named.len(), 4);
     assert_eq!(served.tool_servers.len(), 5);

@@ -233,8 +233,11 @@ fn answer_as_mcp(shared: &Shared, request: Request) {
             "serverInfo": { "name": head, "version": "1" }, "instructions": head,
         })),
         "tools/list" => {
+            // Sorted: a tool whose description changes is not called without a person.
+            let mut lines: Vec<&str> = head.lines().collect();
+            lines.sort_unstable();
             let tool = |name: &str| {
-                let description = format!("Tells that it got {head}");
+                let description = format!("Tells that it got {}", lines.join(", "));
                 json!({ "name": name, "description": description,
                     "inputSchema": { "type": "object", "description": description } })
             };

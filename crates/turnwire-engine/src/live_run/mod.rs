@@ -101,7 +101,10 @@ struct PendingBatch {
     ending: Option<Box<RunEnd>>,
 }
 
-async fn retry_while_unavailable<T, E: StoreFailure, F>(ask: impl Fn() -> F) -> Result<T, E>
+/// Asks again, with a growing pause, while the store is unavailable.
+pub(crate) async fn retry_while_unavailable<T, E: StoreFailure, F>(
+    ask: impl Fn() -> F,
+) -> Result<T, E>
 where
     F: Future<Output = Result<T, E>>,
 {
@@ -256,8 +259,10 @@ impl LiveRun {
     }
 
     /// Returns whether the budget of the run's tenant or key is used up.
-    pub(crate) fn is_spent(&self) -> bool {
-        self.quotas.as_deref().is_some_and(|(quotas, users)| quotas.is_spent(users))
+    pub(crate) async fn is_spent(&self) -> bool {
+        let Some((quotas, users)) = self.quotas.as_deref() else { return false };
+        // Boxed, so that a run does not hold the memory of reading while it does something else.
+        Box::pin(quotas.is_spent(users)).await
     }
 
     /// Returns the last assigned seq.

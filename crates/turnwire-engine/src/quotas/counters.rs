@@ -7,6 +7,9 @@ use std::{
 
 use turnwire_contract::{Timestamp, UsageAmounts, UsageSpan, UsageSubject, UsageWindow};
 
+/// How far a clock is set back without bringing an old window back.
+const SMALL_STEP: Duration = Duration::from_secs(5);
+
 /// The counters of all subjects that were seen in windows that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Counters(HashMap<(UsageSubject, UsageSpan), Counter>);
@@ -48,6 +51,11 @@ impl Counter {
         used
     }
 
+    /// Returns whether `now` is in the window, or so shortly before it that a clock was corrected.
+    fn is_current(&self, now: Timestamp) -> bool {
+        now < self.window.ends_at && self.window.starts_at.since(now) <= SMALL_STEP
+    }
+
     /// Returns whether what others used was read within `age`.
     pub(super) fn is_fresh(&self, now: Timestamp, age: Duration) -> bool {
         now.since(self.read_at) <= age
@@ -66,8 +74,8 @@ impl Counters {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Counter::new(span.window(now), now)),
         };
-        // A clock that is set back does not bring an old window back.
-        if now >= counter.window.ends_at {
+        // A clock that was far ahead and is set back does not leave a window that never ends.
+        if !counter.is_current(now) {
             *counter = Counter::new(span.window(now), now);
         }
         counter.touched_at = now;
@@ -86,14 +94,14 @@ impl Counters {
         self.0.iter()
     }
 
-    /// Forgets windows that have ended, and counters with nothing of this process in them that
+    /// Forgets windows that are not current, and counters with nothing of this process in them that
     /// nobody asked about within `age`. The others stay: what is stored replaces what was stored.
     pub(super) fn tidy(&mut self, now: Timestamp, age: Duration) {
         self.0.retain(|_, counter| {
             let is_in_use = counter.own != UsageAmounts::default()
                 || counter.stored != UsageAmounts::default()
                 || now.since(counter.touched_at) <= age;
-            now < counter.window.ends_at && is_in_use
+            counter.is_current(now) && is_in_use
         });
     }
 

@@ -164,11 +164,13 @@ impl Quotas {
         }
     }
 
-    /// Returns whether a budget of money is used up.
-    pub(crate) fn is_spent(&self, users: &Users) -> bool {
+    /// Returns whether a budget of money is used up. A process that took a run over, or whose run
+    /// waited for long, first reads what others used.
+    pub(crate) async fn is_spent(&self, users: &Users) -> bool {
         if self.is_empty() {
             return false;
         }
+        self.read_unknown(users).await;
         let standing = self.standing(&mut lock(&self.counters), users, self.clock.now());
         let mut budgets = standing.iter().filter(|status| status.measure == Measure::CostPerMonth);
         budgets.any(|status| status.remaining == 0)

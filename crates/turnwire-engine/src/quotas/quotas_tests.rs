@@ -130,10 +130,10 @@ async fn a_quota_holds_until_its_window_ends() {
             for _ in 0..2 {
                 let answer = quotas.admit(&tenant, Some(&actor)).await;
                 assert_eq!(answer.refused, None, "{quota:?}");
-                assert!(!quotas.is_spent(&users));
+                assert!(!quotas.is_spent(&users).await);
                 quotas.count(&users, &event);
             }
-            assert_eq!(quotas.is_spent(&users), is_budget, "{quota:?}");
+            assert_eq!(quotas.is_spent(&users).await, is_budget, "{quota:?}");
             let refused = quotas.admit(&tenant, Some(&actor)).await.refused.expect("used up");
             assert_eq!((refused.remaining, refused.is_of_key), (0, is_of_key));
             assert_eq!(refused.resets_in.as_micros(), u128::try_from(resets_after).unwrap());
@@ -145,7 +145,7 @@ async fn a_quota_holds_until_its_window_ends() {
             assert!(quotas.admit(&tenant, Some(&actor)).await.refused.is_some());
             clock.set(Timestamp::from_micros(NOON + resets_after));
             assert_eq!(quotas.admit(&tenant, Some(&actor)).await.refused, None, "a new window");
-            assert!(!quotas.is_spent(&users));
+            assert!(!quotas.is_spent(&users).await);
         }
     }
 }
@@ -212,6 +212,40 @@ async fn a_new_process_reads_first() {
     first.exchange().await.unwrap();
     assert!(!is_admitted(&node(), "acme").await);
     assert!(is_admitted(&node(), "other").await);
+}
+
+/// A process that takes a run over knows before its first turn that others used up the budget.
+#[tokio::test]
+async fn a_new_process_reads_a_budget_first() {
+    let (shared, clock) = (Arc::new(Shared::default()), clock());
+    let quota = Quota { cost_nanos_per_month: Some(10), ..Quota::default() };
+    let options = per_tenant(quota);
+    let node = || Quotas::new(options.clone(), Arc::clone(&clock), Some(shared.clone()));
+    let users = Users::new(&TenantId::from("acme"), None);
+    let first = node();
+    first.count(&users, &used(0, 10));
+    first.exchange().await.unwrap();
+    assert!(node().is_spent(&users).await);
+    assert!(!node().is_spent(&Users::new(&TenantId::from("other"), None)).await);
+}
+
+/// A clock that was an hour ahead and is set right leaves no window that lasts for an hour; one
+/// that is set back by seconds does not bring the last minute back.
+#[tokio::test]
+async fn a_clock_that_is_set_back_freezes_no_window() {
+    let clock = clock();
+    let quotas = Quotas::new(requests(1), Arc::clone(&clock), None);
+    let set = |seconds: i64| clock.set(Timestamp::from_micros(NOON + seconds * SECOND));
+    set(3_600);
+    assert!(is_admitted(&quotas, "acme").await);
+    // Two seconds before that minute.
+    set(3_568);
+    assert!(!is_admitted(&quotas, "acme").await);
+    set(0);
+    assert!(is_admitted(&quotas, "acme").await, "the minute of the right clock");
+    assert!(!is_admitted(&quotas, "acme").await);
+    set(30);
+    assert!(is_admitted(&quotas, "acme").await, "the next one");
 }
 
 /// A store that is away stops nobody: each process goes on with what it knows, and a write whose

@@ -40,6 +40,11 @@ pub(crate) trait Database: Send + Sync {
         PoolUse::default()
     }
 
+    /// Allows statements for tenants to use a table that was created after the database was opened.
+    async fn share_table(&self, _table: &'static str) -> Result<(), DatabaseError> {
+        Ok(())
+    }
+
     async fn close(&self);
 }
 

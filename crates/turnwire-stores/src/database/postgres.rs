@@ -273,6 +273,12 @@ impl Database for PostgresDatabase {
         Err(DatabaseError::Unavailable("the database does not answer".to_owned()))
     }
 
+    async fn share_table(&self, table: &'static str) -> Result<(), DatabaseError> {
+        let Some(role) = &self.tenant_role else { return Ok(()) };
+        let mut connection = self.connection().await?;
+        run(&mut connection, &role.grant(table)).await
+    }
+
     async fn close(&self) {
         self.pool.close().await;
     }

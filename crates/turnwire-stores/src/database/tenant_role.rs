@@ -147,12 +147,18 @@ impl TenantRole {
         let found = sqlx::query(missing).bind(&used).bind(name).fetch_all(&mut *connection);
         for row in in_time(STATEMENT_TIMEOUT, found).await? {
             let table: String = row.try_get(0).map_err(failed)?;
-            changes.push(format!("grant select, insert, update, delete on {table} to {name}"));
+            changes.push(self.grant(&table));
         }
         for change in changes {
             run(connection, &change).await?;
         }
         Ok(())
+    }
+
+    /// Returns the statement that lets the role use a table.
+    pub(super) fn grant(&self, table: &str) -> String {
+        let Self(name) = self;
+        format!("grant select, insert, update, delete on {table} to {name}")
     }
 
     /// The policies apply to the role in this database.

@@ -62,6 +62,7 @@ impl Inner {
             Ok(_) | Err(DatabaseError::UniqueViolation(_)) => {}
             Err(error) => return Err(error),
         }
+        self.database.share_table("passage_embeddings").await?;
         info!("pgvector in use");
         Ok(true)
     }

@@ -37,11 +37,11 @@ async fn secrets_go_with_the_end_of_their_run(store: &dyn RunStore) {
     let both = vec![secret("mail"), secret("wiki")];
     let new =
         |id: &str, conversation| NewRun { secrets: both.clone(), ..run(id, "t", conversation) };
-    let ids = ["run_s1", "run_s2", "run_s3"].map(RunId::from);
-    for (id, conversation) in ids.iter().zip([None, Some("conv_s"), None]) {
+    let ids = ["run_sealed1", "run_sealed2", "run_sealed3"].map(RunId::from);
+    for (id, conversation) in ids.iter().zip([None, Some("conv_sealed"), None]) {
         store.create(new(id.as_str(), conversation)).await.expect("it is free");
     }
-    let busy = store.create(new("run_s4", Some("conv_s"))).await;
+    let busy = store.create(new("run_sealed4", Some("conv_sealed"))).await;
     assert!(matches!(busy, Err(StoreError::Busy { .. })), "{busy:?}");
     let [first, second, third] = &ids;
     for id in &ids {
@@ -49,7 +49,7 @@ async fn secrets_go_with_the_end_of_their_run(store: &dyn RunStore) {
         let other = store.secrets(&TenantId::from("other"), id).await;
         assert_eq!(other.expect("none"), [], "another tenant");
     }
-    for id in [&RunId::from("run_s4"), &RunId::from("run_none")] {
+    for id in [&RunId::from("run_sealed4"), &RunId::from("run_none")] {
         assert_eq!(store.secrets(&tenant, id).await.expect("none"), [], "not created");
     }
     store.finish(first, RunOutcome::Completed, Vec::new()).await.expect("it is active");

@@ -21,7 +21,7 @@ use reqwest::{
     redirect,
 };
 use thiserror::Error;
-use tracing::warn;
+use tracing::{debug, warn};
 use turnwire_http::chain;
 
 use self::resolver::CheckedResolver;
@@ -188,7 +188,12 @@ impl Egress {
         let request = self.client.post(url).body(body);
         let request =
             headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
-        let response = request.send().await.map_err(|error| why(&error))?;
+        let response = request.send().await.map_err(|error| {
+            let reason = why(&error);
+            // The caller knows how much this matters. The URL may contain a token.
+            debug!(error = ?error.without_url(), "post failed");
+            reason
+        })?;
         let retry_after = response.headers().get(RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
         let retry_after = retry_after.map(Duration::from_secs);
@@ -199,7 +204,7 @@ impl Egress {
         let mut url = self.rules.check(address)?;
         for _ in 0..=MAX_REDIRECTS {
             let request = self.client.get(url.clone()).header(ACCEPT, accept);
-            let response = request.send().await.map_err(|error| why(&error))?;
+            let response = request.send().await.map_err(failed)?;
             match elsewhere(&response) {
                 Some(place) => url = self.rules.check_redirect(&url, &place)?,
                 None => return self.read(url, response).await,
@@ -213,7 +218,7 @@ impl Egress {
         let content_type = response.headers().get(CONTENT_TYPE);
         let content_type = content_type.and_then(|kind| Some(kind.to_str().ok()?.to_owned()));
         let body = read_at_most(response, self.max_bytes).await.map_err(|unread| match unread {
-            ReadError::Broken(error) => why(&error),
+            ReadError::Broken(error) => failed(error),
             ReadError::TooLong => EgressError::TooLong,
         })?;
         Ok(Fetched { url, status, content_type, body })
@@ -227,6 +232,19 @@ fn elsewhere(response: &Response) -> Option<String> {
     location.map(|place| place.to_str().unwrap_or("\\").to_owned())
 }
 
+/// Logs why a page was not loaded, unless its URL was refused.
+fn failed(error: reqwest::Error) -> EgressError {
+    let reason = why(&error);
+    if !matches!(reason, EgressError::Refused(_)) {
+        // The error may contain the host, so it is logged and not sent to the model. The rest of
+        // the URL may contain a token, so it is not even logged.
+        let host = error.url().and_then(Url::host_str).unwrap_or_default().to_owned();
+        let error = error.without_url();
+        warn!(%host, ?error, "fetch failed");
+    }
+    reason
+}
+
 /// Finds a [`UrlRefusal`] in the source chain of a client error.
 fn why(error: &reqwest::Error) -> EgressError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
@@ -236,8 +254,6 @@ fn why(error: &reqwest::Error) -> EgressError {
         }
         cause = inner.source();
     }
-    // The error may contain the host, so it is logged and not sent to the model.
-    warn!(?error, "fetch failed");
     if error.is_timeout() { EgressError::TooSlow } else { EgressError::OutOfReach }
 }
 

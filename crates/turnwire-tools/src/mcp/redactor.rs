@@ -5,7 +5,7 @@
 //! anything else sees the message. This is for mistakes: a server that wants to pass a secret on can
 //! encode it.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, cmp::Reverse, fmt};
 
 use reqwest::Url;
 use rmcp::{RoleClient, service::RxJsonRpcMessage};
@@ -61,15 +61,20 @@ impl Redactor {
         }
     }
 
-    /// Adds the value of a header, without its scheme.
+    /// Adds the value of a header: without its scheme if it has one, otherwise as a whole and by its
+    /// cookies. Longer texts are replaced first, because a shorter one may be a part of them.
     fn add(&mut self, value: &str) {
-        let secret = match value.split_once(' ') {
-            Some((_, rest)) if rest.trim().len() >= MIN_LENGTH => rest.trim(),
-            _ => value.trim(),
+        let value = value.trim();
+        let parts = match value.split_once(' ') {
+            Some((_, token)) if token.len() >= MIN_LENGTH && is_token(value) => vec![token],
+            _ => {
+                let cookies = value.split(';').filter_map(|cookie| cookie.split_once('='));
+                cookies.map(|(_, value)| value.trim()).chain([value]).collect()
+            }
         };
-        if secret.len() >= MIN_LENGTH {
-            self.secrets.push(SecretText::new(secret));
-        }
+        let parts = parts.into_iter().filter(|part| part.len() >= MIN_LENGTH);
+        self.secrets.extend(parts.map(SecretText::new));
+        self.secrets.sort_by_key(|secret| Reverse(secret.reveal().len()));
     }
 
     /// Returns the text without the secrets.
@@ -131,6 +136,11 @@ impl Redactor {
             }
         }
     }
+}
+
+/// Whether a value is a scheme and one word, such as `Bearer TOKEN`.
+fn is_token(value: &str) -> bool {
+    value.matches(' ').count() == 1 && !value.contains(';')
 }
 
 fn is_secret_name(name: &str) -> bool {

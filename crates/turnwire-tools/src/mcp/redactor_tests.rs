@@ -33,6 +33,20 @@ fn secrets_are_replaced_in_every_text_of_a_message() {
     assert!(cleaned.contains("bad header [secret]") && !cleaned.contains("canary"), "{cleaned}");
 }
 
+/// A12: values with spaces, several cookies, and secrets that begin like others are replaced whole.
+#[test]
+fn no_part_of_a_secret_is_left() {
+    let redactor = supplied(&[
+        ("cookie", "session=canary-one; csrf=canary-two"),
+        ("x-phrase", "canary horse battery"),
+        ("account", "canary_12345"),
+        ("authorization", "Bearer canary_12345.canary"),
+    ]);
+    let text = "session=canary-one; csrf=canary-two, canary-two, canary horse battery, \
+                canary_12345.canary";
+    assert_eq!(redactor.text(text), "[secret], [secret], [secret], [secret]");
+}
+
 #[test]
 fn other_texts_stay_as_they_are() {
     let redactor = supplied(&[("x-mode", "fast"), ("authorization", "Bearer")]);

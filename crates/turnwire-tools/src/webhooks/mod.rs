@@ -19,6 +19,7 @@ use std::{
 };
 
 use futures::future::join_all;
+use reqwest::Url;
 use serde_json::json;
 use tokio::{
     task::JoinSet,
@@ -51,6 +52,9 @@ const AT_ONCE: usize = 64;
 
 /// How much longer than an attempt its claim lasts, for storing how it ended.
 const SETTLING_TIME: Duration = Duration::from_secs(5);
+
+/// Pauses before storing the end of an attempt once more, if that failed.
+const SETTLING_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
 /// How long attempts may take that have begun when the server stops. The next server repeats those
 /// that are cut.
@@ -146,7 +150,7 @@ impl WebhookSender {
         let mut attempts = JoinSet::new();
         let mut counted: Option<Instant> = None;
         let mut is_away = false;
-        loop {
+        while !stop.is_cancelled() {
             let free = sender.free(&slots);
             match sender.outbox.claim_deliveries(&free, (sender.now)()).await {
                 Ok(claimed) => {
@@ -225,18 +229,41 @@ impl WebhookSender {
         let delivery = &claimed.delivery;
         let answer = self.post(delivery).await;
         let attempt = self.judged(delivery, answer);
-        self.counts.count(attempt.next);
-        let (delivery_id, url) = (&delivery.delivery_id, &delivery.url);
+        let (delivery_id, host) = (&delivery.delivery_id, host_of(&delivery.url));
+        match self.settle(&claimed, &attempt).await {
+            Ok(true) => self.counts.count(attempt.next),
+            Ok(false) => {
+                debug!(delivery_id, %host, "webhook attempt ended after its claim");
+                return;
+            }
+            Err(error) => {
+                warn!(delivery_id, %error, "webhook attempt not stored, it is repeated");
+                return;
+            }
+        }
         match (&attempt.next, &attempt.error) {
             (NextAttempt::GivenUp, Some(error)) => {
-                warn!(delivery_id, url, error, "webhook given up");
+                warn!(delivery_id, %host, error, "webhook given up");
             }
-            (_, Some(error)) => debug!(delivery_id, url, error, "webhook not delivered"),
+            (_, Some(error)) => debug!(delivery_id, %host, error, "webhook not delivered"),
             (_, None) => {}
         }
-        if let Err(error) = self.outbox.settle(&claimed, &attempt).await {
-            warn!(delivery_id, %error, "webhook attempt not stored, it is repeated");
+    }
+
+    /// Stores how an attempt ended, and tries that again as long as the claim lasts.
+    async fn settle(
+        &self,
+        claimed: &ClaimedDelivery,
+        attempt: &DeliveryAttempt,
+    ) -> Result<bool, StoreError> {
+        let began = Instant::now();
+        for pause in SETTLING_PAUSES {
+            match self.outbox.settle(claimed, attempt).await {
+                Err(_) if began.elapsed() + pause < SETTLING_TIME => sleep(pause).await,
+                settled => return settled,
+            }
         }
+        self.outbox.settle(claimed, attempt).await
     }
 
     async fn post(&self, delivery: &WebhookDelivery) -> Result<Posted, String> {
@@ -284,6 +311,12 @@ impl WebhookSender {
         let next = pause.map_or(NextAttempt::GivenUp, |pause| NextAttempt::At(at.later(pause)));
         DeliveryAttempt { at, http_status, error: Some(error), next }
     }
+}
+
+/// The part of an address that may be logged: the rest may contain a token.
+fn host_of(url: &str) -> String {
+    let url = Url::parse(url).ok();
+    url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned()
 }
 
 fn seconds(at: Timestamp) -> i64 {
