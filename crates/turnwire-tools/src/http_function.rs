@@ -24,7 +24,7 @@ use turnwire_http::chain;
 
 use crate::{
     answer::{ReadError, read_at_most},
-    secret::Secret,
+    secret::{Secret, is_secret_name},
 };
 
 /// Default maximum size of a response in bytes.
@@ -271,7 +271,8 @@ impl HttpFunction {
     /// Removes keys from a response. Some servers quote the key or the whole request.
     fn without_keys(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for key in self.options.secret_headers.values().map(Secret::reveal) {
+        let in_headers = self.options.secret_headers.values().map(Secret::reveal);
+        for key in in_headers.chain(self.address.keys()) {
             // The part after `Bearer ` is also secret.
             for part in [key, key.rsplit(' ').next().unwrap_or(key)] {
                 if part.len() >= SHORTEST_KEY && text.contains(part) {
@@ -423,6 +424,15 @@ impl Address {
             Some(name) => Err(HttpFunctionError::NotRequired(name.to_owned())),
             None => Ok(()),
         }
+    }
+
+    /// Returns the parts of the query that are keys by their names.
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        let secret = self.query.iter().filter(|(name, _)| is_secret_name(name));
+        secret.flat_map(|(_, value)| value).filter_map(|piece| match piece {
+            Piece::Fixed(text) => Some(text.as_str()),
+            Piece::Argument(_) => None,
+        })
     }
 
     fn placeholders(&self) -> impl Iterator<Item = &str> {

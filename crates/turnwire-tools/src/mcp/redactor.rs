@@ -13,15 +13,12 @@ use serde_json::Value;
 use turnwire_contract::{SecretText, ServerSecrets};
 
 use super::options::{McpServerOptions, McpTransport};
+use crate::secret::is_secret_name;
 
 /// What stands in the place of a secret.
 const REPLACEMENT: &str = "[secret]";
 /// Minimum length of a secret that is replaced. Shorter texts occur in other meanings.
 const MIN_LENGTH: usize = 8;
-/// Parts of the names of headers and variables of the settings whose values are secrets. Others, such
-/// as the name of a team or a path, occur in results.
-const SECRET_NAMES: [&str; 8] =
-    ["auth", "cookie", "credential", "key", "passphrase", "password", "secret", "token"];
 
 /// The secrets of one server.
 #[derive(Default)]
@@ -141,11 +138,6 @@ impl Redactor {
 /// Whether a value is a scheme and one word, such as `Bearer TOKEN`.
 fn is_token(value: &str) -> bool {
     value.matches(' ').count() == 1 && !value.contains(';')
-}
-
-fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
 impl fmt::Debug for Redactor {
