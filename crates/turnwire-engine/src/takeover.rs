@@ -12,7 +12,7 @@ use turnwire_contract::{
 
 use crate::{
     failures,
-    live_run::LiveRun,
+    live_run::{LiveRun, StoreFailure},
     run_loop::persist_end,
     run_state::RunState,
     runs::{RunHandle, Runs, StartError},
@@ -63,7 +63,9 @@ impl Runs {
             Err(error) => error,
         };
         warn!(%run_id, %error, n_failed = abandoned.n_failed_takeovers, "takeover failed");
-        if self.is_cancelled(run_id).await.unwrap_or(false) {
+        // A store that comes back lets another takeover end the run properly: what was open is closed,
+        // and the conversation gets its entries.
+        if !is_passing(&error) && self.is_cancelled(run_id).await.unwrap_or(false) {
             return self.force_end(&abandoned, RunOutcome::Cancelled).await;
         }
         self.defer(run_id).await;
@@ -235,5 +237,20 @@ impl Runs {
             *last_heard = abandoned.last_heard;
         }
         events
+    }
+}
+
+/// Whether a later attempt may succeed: the store was unavailable, or another worker wrote.
+fn is_passing(error: &StartError) -> bool {
+    match error {
+        StartError::Store(error) => error.is_unavailable(),
+        StartError::Log(error) => {
+            matches!(error, JournalError::Unavailable { .. } | JournalError::Conflict { .. })
+        }
+        StartError::UnknownModel(_)
+        | StartError::ShuttingDown
+        | StartError::NotAbandoned(_)
+        | StartError::Lacks(_)
+        | StartError::Secrets(..) => false,
     }
 }

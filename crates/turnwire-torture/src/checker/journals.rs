@@ -105,9 +105,13 @@ fn check_record(facts: &RunFacts, journal: &[RecordedEvent], violations: &mut Vi
     }
 }
 
-/// Returns the times of the request and of the end.
+/// Returns the times of the first work and of the end. A request has its time before the store admits
+/// it, and may have waited there for the end of the run before it in its conversation.
 pub(super) fn span(journal: &[RecordedEvent]) -> Option<(i64, Option<i64>)> {
-    let first = journal.first()?.at.as_micros();
+    let is_work = |recorded: &&RecordedEvent| {
+        !matches!(recorded.event, Event::RunQueued { .. } | Event::RunStarted)
+    };
+    let first = journal.iter().find(is_work).or(journal.first())?.at.as_micros();
     let end = journal.iter().find(|recorded| matches!(recorded.event, Event::RunFinished { .. }));
     Some((first, end.map(|recorded| recorded.at.as_micros())))
 }
