@@ -601,7 +601,7 @@ fn a_summary_of_a_run() {
         run_id: run_id(),
         key: Some("key_1".to_owned()),
         conversation: Some("conv_1".to_owned()),
-        span: (SECOND, Some(end)),
+        span: (3 * SECOND, Some(end)),
     };
     assert_eq!(RunSummary::of(&run_id(), &journal), Some(expected));
     assert_eq!(RunSummary::of(&run_id(), &[]), None);
