@@ -64,6 +64,12 @@ pub(crate) fn checked_limit(limit: Option<usize>) -> Result<usize, ApiError> {
     Ok(limit)
 }
 
+/// The error of a page that begins after or before an entry `id` that the list does not have.
+pub(crate) fn unknown_entry(param: &str, id: &str) -> ApiError {
+    let message = format!("There is no entry '{id}' in this list.");
+    ApiError::bad_request("invalid_value", message).about(param)
+}
+
 impl<T> Page<T> {
     /// The requested page of `all`, which is sorted oldest first.
     pub fn of(
@@ -79,10 +85,7 @@ impl<T> Page<T> {
         let place = |wanted: &Option<String>, name: &str| {
             let Some(wanted) = wanted else { return Ok(None) };
             let place = all.iter().position(|entry| id(entry) == *wanted);
-            place.map(Some).ok_or_else(|| {
-                let message = format!("There is no entry '{wanted}' in this list.");
-                ApiError::bad_request("invalid_value", message).about(name)
-            })
+            place.map(Some).ok_or_else(|| unknown_entry(name, wanted))
         };
         let first = place(&params.after, "after")?.map_or(0, |place| place + 1);
         let end = place(&params.before, "before")?.unwrap_or(all.len());

@@ -20,7 +20,7 @@ use crate::{
     app::App,
     auth::Caller,
     json::Json,
-    page::{Order, checked_limit},
+    page::{Order, checked_limit, unknown_entry},
     query::QueryParams,
     sse::{SseFrame, event_stream},
 };
@@ -203,8 +203,7 @@ fn unknown_place(query: &RunQuery) -> ApiError {
         (_, Some(id)) => ("before", id.as_str()),
         (None, None) => ("q", "with this text"),
     };
-    let message = format!("There is no entry '{id}' in this list.");
-    ApiError::bad_request("invalid_value", message).about(name)
+    unknown_entry(name, id)
 }
 
 /// Follow the runs of the caller.

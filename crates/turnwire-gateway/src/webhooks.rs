@@ -17,7 +17,7 @@ use crate::{
     app::App,
     auth::Caller,
     json::Json,
-    page::{Order, Page, checked_limit},
+    page::{Order, Page, checked_limit, unknown_entry},
     path::PathParams,
     query::QueryParams,
 };
@@ -158,8 +158,7 @@ fn unknown_place(query: &DeliveryQuery) -> ApiError {
         (Some(id), None) => ("after", id.as_str()),
         (_, before) => ("before", before.as_deref().unwrap_or_default()),
     };
-    let message = format!("There is no entry '{id}' in this list.");
-    ApiError::bad_request("invalid_value", message).about(name)
+    unknown_entry(name, id)
 }
 
 /// Send a webhook again.

@@ -23,8 +23,9 @@
 //! * `deletion` deletes runs, `shared_deletion` those that are to go at the same time, `retention`
 //!   old ones. `turn_queue` is how requests are done together. `backup` copies a SQLite store.
 //! * `webhook_rows` is what an append stores for receivers of webhooks, `webhooks` sends from there.
-//! * `audit` stores who did what, in chains (`audit_chain`). `api_keys` stores keys, `shares` share links, `blob_store` large tool results, `trust`
-//!   permissions and pins, `usage` what tenants used, `library` files.
+//! * `audit` stores who did what, in chains (`audit_chain`). `api_keys` stores keys, `shares` share
+//!   links, `blob_store` large tool results, `trust` permissions and pins, `usage` what tenants
+//!   used, `library` files.
 #![warn(missing_docs)]
 
 mod api_keys;
@@ -64,6 +65,7 @@ mod start_run;
 mod statistics;
 mod store;
 mod sync;
+mod time;
 mod trust;
 mod turn_queue;
 mod usage;

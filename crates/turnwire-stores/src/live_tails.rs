@@ -7,19 +7,18 @@
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use tokio::{sync::Notify, time::Instant};
-use turnwire_contract::{
-    DurationCounter, DurationCounts, RecordedEvent, RunId, Seq, TenantId, Timestamp,
-};
+use turnwire_contract::{DurationCounter, DurationCounts, RecordedEvent, RunId, Seq, TenantId};
 
 use crate::{
     pages::{Head, KnownHead, Page},
     progress::ProgressTable,
     shared_pages::SharedPages,
     sync::lock,
+    time::now,
 };
 
 /// Tail bound of a run with readers.
@@ -293,11 +292,6 @@ impl LiveTails {
         };
         lock(&self.by_run).retain(|_, tail| !is_idle(&lock(&tail.state)));
     }
-}
-
-fn now() -> Timestamp {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_micros(i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
 }
 
 impl RunTail {

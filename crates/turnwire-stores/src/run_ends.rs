@@ -1,6 +1,6 @@
 //! The ends of runs, stored in the transaction of their last events: statuses, the entries that the
-//! runs add, and the commands and secrets that nobody needs any more. Any number of runs takes the same number
-//! of statements.
+//! runs add, and the commands and secrets that nobody needs any more. Any number of runs takes the
+//! same number of statements.
 
 use turnwire_contract::{RunEnd, RunId, TenantId};
 

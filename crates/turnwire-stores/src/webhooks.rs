@@ -203,9 +203,7 @@ impl Store {
         let urls: Vec<&str> = receivers.iter().map(|it| it.url.as_str()).collect();
         let values = [Value::Texts(&tenants), Value::Texts(&urls), Value::Integer(now.as_micros())];
         let found = self.0.database.query(&sql, &values).await?;
-        // PostgreSQL counts from 1, SQLite from 0.
-        let first = i64::from(self.0.database.dialect().writes_in_with);
-        let places = found.iter().map(|row| Ok(row.integer(0)? - first));
+        let places = found.iter().map(|row| Ok(row.integer(0)? - 1));
         let places: Vec<i64> = places.collect::<Result<_, DatabaseError>>()?;
         let at = |place: &i64| receivers.get(usize::try_from(*place).ok()?);
         Ok(places.iter().filter_map(at).collect())

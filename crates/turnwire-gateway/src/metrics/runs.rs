@@ -24,6 +24,8 @@ use turnwire_contract::{
 };
 use turnwire_engine::failures;
 
+use super::CodeLabel;
+
 /// Label of models and servers that are not in the settings.
 const OTHER: &str = "other";
 /// Billionths in one unit of the operator's currency.
@@ -56,11 +58,6 @@ struct Families {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
     outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CodeLabel {
-    code: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

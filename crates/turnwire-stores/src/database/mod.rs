@@ -194,8 +194,8 @@ impl Dialect {
         (self.integers)(parameter)
     }
 
-    /// Returns a table `zipped` of several [`Value::Texts`] of the same length: row number `n`, and
-    /// the texts as `c1`, `c2`, ….
+    /// Returns a table `zipped` of several [`Value::Texts`] of the same length: row number `n`,
+    /// from 1 on, and the texts as `c1`, `c2`, ….
     pub(crate) fn zip(&self, lists: &[&str]) -> String {
         (self.zip)(lists)
     }

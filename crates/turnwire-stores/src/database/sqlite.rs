@@ -55,7 +55,7 @@ static DIALECT: Dialect = Dialect {
             _ => format!("join l{n} on l{n}.key = l1.key"),
         });
         let (tables, columns, joins) = (tables.join(", "), columns.join(", "), joins.join(" "));
-        format!("(with {tables} select l1.key as n, {columns} from {joins}) as zipped")
+        format!("(with {tables} select l1.key + 1 as n, {columns} from {joins}) as zipped")
     },
 };
 

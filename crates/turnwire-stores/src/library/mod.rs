@@ -18,11 +18,7 @@ mod search;
 mod uploads;
 mod vectors;
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use serde_json::{Map, Value as Json};
@@ -30,12 +26,13 @@ use tokio::sync::{Notify, OnceCell};
 use turnwire_contract::{
     Attachment, Attachments, BatchId, BatchRecord, CollectionId, CollectionNotes, CollectionRecord,
     CollectionUsage, Collections, ContentStream, FileId, FileRecord, FileUpload, Files, IndexQueue,
-    IndexWork, Indexed, LibraryError, Query, SearchResults, TenantId, TextAnalyzer, Timestamp,
+    IndexWork, Indexed, LibraryError, Query, SearchResults, TenantId, TextAnalyzer,
 };
 
 use crate::{
     Store,
     database::{Database, LibraryDialect},
+    time::{micros, now},
 };
 
 use self::uploads::Upload;
@@ -78,15 +75,6 @@ impl Inner {
 }
 
 /// The current time, for timestamps shown to clients.
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_micros(micros(since))
-}
-
-fn micros(time: Duration) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
-}
-
 fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
