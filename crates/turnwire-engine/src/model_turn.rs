@@ -171,7 +171,7 @@ struct TurnRecorder<'a> {
     context: &'a RunContext,
     turn: u32,
     waiting: ModelWait<'a>,
-    _counted: CountedAnswer,
+    answer: CountedAnswer,
     /// Whether any output was recorded that a client may have seen.
     has_spoken: bool,
     open_block: OpenBlock,
@@ -209,7 +209,7 @@ impl<'a> TurnRecorder<'a> {
             waiting: ModelWait::new(run, state.limits()),
             run,
             context,
-            _counted: context.gathering.begin(),
+            answer: context.gathering.begin(run.tenant()),
             turn,
             has_spoken: false,
             open_block: OpenBlock::Nothing,
@@ -309,7 +309,7 @@ impl<'a> TurnRecorder<'a> {
             not_before = Instant::now();
             self.record_taken().await?;
             if n_taken < ENOUGH_PARTS {
-                not_before += self.context.gathering.window();
+                not_before += self.answer.window();
             }
         }
     }
