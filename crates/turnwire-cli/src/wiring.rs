@@ -123,6 +123,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         model_tenants: settings.models.tenants.clone(),
         any_model,
         any_model_tenants: settings.models.other_tenants.clone(),
+        access: Arc::new(settings.access.clone()),
         tools,
         servers,
         secret_box: settings.secret_keys.clone().map(|keys| Arc::new(keys) as Arc<dyn SecretBox>),

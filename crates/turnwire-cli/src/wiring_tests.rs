@@ -1,6 +1,9 @@
 //! Composition from settings.
 
-use turnwire_contract::{TenantId, ToolServers};
+use std::{collections::BTreeSet, sync::LazyLock};
+
+use turnwire_contract::{Scope, TenantId, ToolServers};
+use turnwire_engine::Requester;
 use turnwire_tools::{EgressOptions, McpServerOptions};
 
 use super::*;
@@ -26,6 +29,13 @@ fn demo_settings() -> ServeSettings {
     ServeSettings::read(&arguments, &[("", ""); 0].into_iter().collect()).unwrap()
 }
 
+/// Somebody without any scope.
+fn nobody() -> Requester<'static> {
+    static TENANT: LazyLock<TenantId> = LazyLock::new(TenantId::default);
+    static NONE: BTreeSet<Scope> = BTreeSet::new();
+    Requester { tenant: &TENANT, scopes: &NONE }
+}
+
 fn tools_of(gateway: &Gateway) -> Vec<String> {
     gateway.app.runs().tools().specs().iter().map(|spec| spec.name.clone()).collect()
 }
@@ -40,9 +50,9 @@ async fn the_demo_brings_its_tools_to_the_gateway() {
     let known = runs.servers().known_tools(&tenant, "demo".into()).unwrap();
     let reference = known[0].spec().reference();
     assert_eq!((reference.name.as_str(), reference.server.as_deref()), ("multiply", Some("demo")));
-    assert_eq!(runs.model_names(&TenantId::default()).collect::<Vec<_>>(), ["scripted"]);
+    assert_eq!(runs.model_names(nobody()).collect::<Vec<_>>(), ["scripted"]);
     assert!(
-        !runs.knows_model(&TenantId::default(), "gpt-5"),
+        !runs.knows_model(nobody(), "gpt-5"),
         "it goes by one name, and answers for all others"
     );
     assert_eq!(gateway.app.options().default_model.as_deref(), Some("scripted"));
@@ -67,10 +77,10 @@ async fn every_model_of_the_settings_is_served() {
     let gateway = gateway(&settings).await.unwrap();
     assert_eq!(tools_of(&gateway), ["file_search"], "only the demo multiplies");
     assert_eq!(
-        gateway.app.runs().model_names(&TenantId::default()).collect::<Vec<_>>(),
+        gateway.app.runs().model_names(nobody()).collect::<Vec<_>>(),
         ["big", "small"]
     );
-    assert!(gateway.app.runs().knows_model(&TenantId::default(), "llama"));
+    assert!(gateway.app.runs().knows_model(nobody(), "llama"));
     let options = gateway.app.options();
     assert_eq!(options.default_model.as_deref(), Some("small"));
     assert_eq!(options.models_with_tools, settings.models.with_tools);

@@ -54,7 +54,7 @@ pub use ports::{
     SingleWorker, StoreError, TextAnalyzer, TokenError, TokenHolder, TokenVerifier, Tool,
     ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, UnknownAction, UnknownScope,
     UnknownWebhookEvent, UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject,
-    UsageWindow, Vectors, WebhookCounts, WebhookDelivery, WebhookEvent, WebhookOutbox,
+    UsageWindow, UseScope, Vectors, WebhookCounts, WebhookDelivery, WebhookEvent, WebhookOutbox,
     WebhookRoute, Workers, fused,
 };
 pub use run::{

@@ -1,14 +1,18 @@
 //! The request that creates a run, and the limits of a run.
 
-use std::{collections::BTreeMap, ops::AddAssign, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::AddAssign, sync::Arc,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::{
-    Actor, CallId, ConversationId, Decision, Entry, Generation, Item, ItemId, RunId, ServerRef,
-    ServerSecrets, TenantId, ToolKind, ToolRef, ToolSpec,
+    Actor, CallId, ConversationId, Decision, Entry, Generation, Item, ItemId, RunId, Scope,
+    ServerRef, ServerSecrets, TenantId, ToolKind, ToolRef, ToolSpec,
 };
 
 /// A request for a run. Recorded with the run and never changed.
@@ -20,6 +24,10 @@ pub struct RunRequest {
     /// Who asked for the run. Not set if the server needs no key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_by: Option<Arc<Actor>>,
+    /// Scopes of whoever asked, as far as models and tools of the settings name them. They hold for
+    /// the whole run, whichever worker executes it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub uses: BTreeSet<Scope>,
     /// Name of a configured model.
     pub model: String,
     /// The provider's name of the model, if it differs. A worker on which `model` refers to another
@@ -97,6 +105,7 @@ impl RunRequest {
         Self {
             tenant: TenantId::default(),
             asked_by: None,
+            uses: BTreeSet::new(),
             model: model.into(),
             upstream_model: None,
             instructions: None,

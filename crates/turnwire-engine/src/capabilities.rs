@@ -2,9 +2,9 @@
 //! store may have different settings, at least during a rollout. After a takeover, a run is never
 //! executed with another model or without its tools.
 
-use turnwire_contract::{RunRequest, ToolKind};
+use turnwire_contract::{RunRequest, ToolKind, ToolSpec};
 
-use crate::runs::Runs;
+use crate::{access::Requester, runs::Runs};
 
 impl Runs {
     /// Returns what this worker lacks to execute the run, or `None` if it lacks nothing.
@@ -26,13 +26,17 @@ impl Runs {
         let is_ours = |kind: ToolKind| !kind.is_run_by_client();
         let mut tools =
             request.tools.iter().filter(|spec| is_ours(spec.kind) && spec.server.is_none());
-        let missing = tools.find(|spec| self.tools().get(&spec.name).is_none())?;
+        let is_there = |spec: &ToolSpec| {
+            let may_use = self.access().admits_tool(Requester::of(request), &spec.name);
+            may_use && self.tools().get(&spec.name).is_some()
+        };
+        let missing = tools.find(|spec| !is_there(spec))?;
         Some(format!("tool `{}`", missing.name))
     }
 
     fn lacks_server(&self, request: &RunRequest) -> Option<String> {
         let (servers, tenant) = (self.servers(), &request.tenant);
-        let labels = servers.labels(tenant);
+        let labels = self.server_labels(Requester::of(request));
         let is_there = |label: &String, url: Option<&String>| match url {
             Some(url) => servers.allows_url(tenant, url),
             None => labels.contains(label),

@@ -18,7 +18,8 @@
 //!   abandoned runs and releases leases; `lease_state` is what it knows. `run_feed` follows the
 //!   runs of a tenant for lists and passes on `run_changes`. `capabilities` checks whether this worker can execute a
 //!   run. `status` reports on the engine, and `observers` are told what runs record.
-//! * [`quotas`] counts what tenants use, with the other servers of the store.
+//! * [`quotas`] counts what tenants use, with the other servers of the store. [`access`] says who
+//!   may use which model and tool, and `offers` lists what exists for somebody.
 //! * [`policy`] decides which calls need an approval. [`definition`] and `pinning` detect changed
 //!   tools. `concurrency` limits parallel calls. `work_time` measures a run against its time limit.
 //! * [`toolbox`], `compaction`, `deadline`, `depth`, `retry`, `sync` and [`failures`] are used by
@@ -28,6 +29,7 @@
 //! The engine formats nothing for clients and depends on no provider and no database.
 #![warn(missing_docs, clippy::wildcard_enum_match_arm)]
 
+pub mod access;
 mod call_statistics;
 mod call_timers;
 mod capabilities;
@@ -50,6 +52,7 @@ pub mod memory;
 mod model_turn;
 mod model_wait;
 mod observers;
+mod offers;
 mod output;
 mod pinning;
 pub mod policy;
@@ -73,6 +76,7 @@ mod tool_try;
 pub mod toolbox;
 mod work_time;
 
+pub use access::{Access, AccessRules, Requester, ServerAccess};
 pub use call_statistics::{CallPeriod, ServerCalls};
 pub use clock_and_ids::ClockAndIds;
 pub use commands::{AnswerError, AnswerOutcome};

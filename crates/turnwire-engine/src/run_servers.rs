@@ -5,17 +5,18 @@
 //! executing it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
 };
 
 use tracing::warn;
 use turnwire_contract::{
-    RunAccess, RunId, RunRequest, RunStore, SealedSecret, SecretBox, SecretOwner, ServerRef,
+    RunAccess, RunId, RunRequest, RunStore, Scope, SealedSecret, SecretBox, SecretOwner, ServerRef,
     ServerSecrets, ServerUse, StoreError, TenantId, Tool, ToolError, ToolServers,
 };
 
 use crate::{
+    access::{AccessRules, Requester},
     live_run::retry_while_unavailable,
     runs::{Runs, StartError},
     sync::lock,
@@ -27,6 +28,9 @@ pub(crate) struct RunServers {
     store: Arc<dyn RunStore>,
     secret_box: Option<Arc<dyn SecretBox>>,
     tenant: TenantId,
+    /// Scopes of whoever asked for the run.
+    uses: BTreeSet<Scope>,
+    access: Arc<AccessRules>,
     run_id: RunId,
     /// Decrypted secrets by the label of their server.
     opened: Mutex<BTreeMap<String, Arc<ServerSecrets>>>,
@@ -39,11 +43,15 @@ impl RunServers {
     /// Returns the cached tools of a server, if any.
     pub(crate) fn known_tools(&self, used: &ServerUse) -> Option<Vec<Arc<dyn Tool>>> {
         let secrets = self.known_secrets(used).ok()?;
-        self.servers.known_tools(&self.tenant, self.server(used, secrets.as_deref()))
+        let server = self.server(used, secrets.as_deref());
+        Some(self.admitted(used, self.servers.known_tools(&self.tenant, server)?))
     }
 
     /// Returns the cached tool of a server with this name, if any.
     pub(crate) fn known_tool(&self, used: &ServerUse, name: &str) -> Option<Arc<dyn Tool>> {
+        if used.url.is_none() && !self.access.admits_server_tool(self.who(), &used.label, name) {
+            return None;
+        }
         let secrets = self.known_secrets(used).ok()?;
         self.servers.known_tool(&self.tenant, self.server(used, secrets.as_deref()), name)
     }
@@ -54,7 +62,24 @@ impl RunServers {
             Ok(secrets) => secrets,
             Err(StillSealed) => Some(self.open(used).await?),
         };
-        self.servers.tools(&self.tenant, self.server(used, secrets.as_deref())).await
+        if used.url.is_none() && !self.access.admits_server(self.who(), &used.label) {
+            let label = &used.label;
+            return Err(ToolError::failed(format!("there is no tool server `{label}`")));
+        }
+        let server = self.server(used, secrets.as_deref());
+        Ok(self.admitted(used, self.servers.tools(&self.tenant, server).await?))
+    }
+
+    fn who(&self) -> Requester<'_> {
+        Requester { tenant: &self.tenant, scopes: &self.uses }
+    }
+
+    /// Leaves out tools that the run may not use. Servers that requests supply have no such tools.
+    fn admitted(&self, used: &ServerUse, tools: Vec<Arc<dyn Tool>>) -> Vec<Arc<dyn Tool>> {
+        if used.url.is_some() {
+            return tools;
+        }
+        self.access.admitted(self.who(), &used.label, tools)
     }
 
     fn server<'a>(
@@ -120,13 +145,15 @@ impl Runs {
         self.0.parts.secret_box.is_some()
     }
 
-    pub(crate) fn servers_of(&self, tenant: &TenantId, run_id: &RunId) -> RunServers {
+    pub(crate) fn servers_of(&self, request: &RunRequest, run_id: &RunId) -> RunServers {
         let parts = &self.0.parts;
         RunServers {
             servers: Arc::clone(&parts.servers),
             store: Arc::clone(&parts.store),
             secret_box: parts.secret_box.clone(),
-            tenant: tenant.clone(),
+            tenant: request.tenant.clone(),
+            uses: request.uses.clone(),
+            access: Arc::clone(self.access()),
             run_id: run_id.clone(),
             opened: Mutex::default(),
         }

@@ -24,6 +24,7 @@ use turnwire_contract::{
 };
 
 use crate::{
+    access::{AccessRules, Requester},
     call_statistics::CallStatistics,
     clock_and_ids::ClockAndIds,
     concurrency::ConcurrencyLimits,
@@ -81,6 +82,8 @@ pub struct EngineParts {
     pub any_model: Option<Arc<dyn Model>>,
     /// Tenants that may use `any_model`; all if not set.
     pub any_model_tenants: Option<BTreeSet<TenantId>>,
+    /// Who else may use which models, tool servers and tools.
+    pub access: Arc<AccessRules>,
     /// Tools of this process.
     pub tools: Toolbox,
     /// Servers that provide tools by discovery.
@@ -120,6 +123,7 @@ impl Default for EngineParts {
             model_tenants: BTreeMap::new(),
             any_model: None,
             any_model_tenants: None,
+            access: Arc::default(),
             tools: Toolbox::default(),
             servers: Arc::new(NoToolServers),
             secret_box: None,
@@ -214,11 +218,11 @@ impl Runs {
         &self.0.parts.servers
     }
 
-    /// Returns the configured model names that a tenant may use. Other names use `any_model`, if
+    /// Returns the configured model names that somebody may use. Other names use `any_model`, if
     /// set.
-    pub fn model_names(&self, tenant: &TenantId) -> impl Iterator<Item = &str> {
+    pub fn model_names(&self, who: Requester<'_>) -> impl Iterator<Item = &str> {
         let names = self.0.parts.models.keys().map(String::as_str);
-        names.filter(|name| self.may_use_model(tenant, name))
+        names.filter(move |name| self.may_use_model(who, name))
     }
 
     /// Returns the names of all configured models, whoever may use them.
@@ -226,20 +230,22 @@ impl Runs {
         self.0.parts.models.keys().map(String::as_str)
     }
 
-    /// Returns whether a model with this name exists for a tenant.
-    pub fn knows_model(&self, tenant: &TenantId, name: &str) -> bool {
-        self.may_use_model(tenant, name) && self.model(name).is_ok()
+    /// Returns whether a model with this name exists for somebody.
+    pub fn knows_model(&self, who: Requester<'_>, name: &str) -> bool {
+        self.may_use_model(who, name) && self.model(name).is_ok()
     }
 
-    /// Returns whether a tenant may use the model with this name, if there is one.
-    pub fn may_use_model(&self, tenant: &TenantId, name: &str) -> bool {
+    /// Returns whether somebody may use the model with this name, if there is one.
+    pub fn may_use_model(&self, who: Requester<'_>, name: &str) -> bool {
         let parts = &self.0.parts;
-        let tenants = if parts.models.contains_key(name) {
+        let is_configured = parts.models.contains_key(name);
+        let tenants = if is_configured {
             parts.model_tenants.get(name)
         } else {
             parts.any_model_tenants.as_ref()
         };
-        tenants.is_none_or(|tenants| tenants.contains(tenant))
+        tenants.is_none_or(|tenants| tenants.contains(who.tenant))
+            && parts.access.admits_model(who, name, is_configured)
     }
 
     /// Returns the current time of the engine's clock.

@@ -23,6 +23,7 @@ use turnwire_contract::{
 };
 
 use crate::{
+    access::Requester,
     clock_and_ids::ClockAndIds,
     failures,
     live_run::LiveRun,
@@ -65,11 +66,12 @@ impl Runs {
         // Shutdown waits for runs that are being started.
         let _token = self.0.tasks.token();
         let parts = &self.0.parts;
-        if !self.may_use_model(&request.tenant, &request.model) {
+        if !self.may_use_model(Requester::of(&request), &request.model) {
             // As if there were none.
             return Err(StartError::UnknownModel(request.model));
         }
         let model = self.model(&request.model)?;
+        self.leave_out_tools(&mut request);
         let run_id = RunId::new(parts.clock_and_ids.new_id("run"));
         let _guard = self.track_local_run(&run_id);
         parts.policy.apply_to_request(&mut request);
@@ -193,7 +195,7 @@ impl Runs {
             model,
             files: Arc::clone(&self.0.files),
             tools: parts.tools.clone(),
-            servers: Arc::new(self.servers_of(run.tenant(), run.id())),
+            servers: Arc::new(self.servers_of(run.state().request(), run.id())),
             store: Arc::clone(&parts.store),
             blobs: Arc::clone(&parts.blobs),
             tasks: self.0.tasks.clone(),

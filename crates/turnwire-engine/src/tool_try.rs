@@ -9,7 +9,10 @@ use turnwire_contract::{
     ToolRef, ToolSpec,
 };
 
-use crate::{call_statistics::ServerCalls, discovery::offered_name, pinning::pinned, runs::Runs};
+use crate::{
+    access::Requester, call_statistics::ServerCalls, discovery::offered_name, pinning::pinned,
+    runs::Runs,
+};
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -30,11 +33,12 @@ impl ListedTool {
 }
 
 impl Runs {
-    /// Returns the tools of a server, as far as they are known. Nothing is pinned by looking.
-    pub async fn known_tools(&self, tenant: &TenantId, label: &str) -> Vec<ListedTool> {
+    /// Returns the tools of a server that somebody may use, as far as they are known. Nothing is
+    /// pinned by looking.
+    pub async fn known_tools(&self, who: Requester<'_>, label: &str) -> Vec<ListedTool> {
         let parts = &self.0.parts;
-        let tools = parts.servers.known_tools(tenant, label.into()).unwrap_or_default();
-        let trusted = self.trusted(tenant, label).await;
+        let tools = self.known_server_tools(who, label).unwrap_or_default();
+        let trusted = self.trusted(who.tenant, label).await;
         let listed = |spec: &ToolSpec| {
             let met = pinned(spec);
             let is_changed = trusted.iter().any(|known| known.tool == met.tool && *known != met);

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 use axum::{extract::State, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use tracing::{error, info};
-use turnwire_contract::{ApiKey, AuditAction, Scope, StoreError, TenantId, Timestamp};
+use turnwire_contract::{ApiKey, AuditAction, Scope, StoreError, TenantId, Timestamp, UseScope};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -292,7 +292,11 @@ impl Admin<'_> {
 
     /// The scopes that a request names, or the usual ones, as far as the caller may give them.
     fn scopes(&self, named: Option<BTreeSet<Scope>>) -> Result<BTreeSet<Scope>, ApiError> {
-        let may_give = |scope: &Scope| self.is_operator() || self.caller().scopes().contains(scope);
+        let may_give = |scope: &Scope| {
+            let held = self.caller().scopes();
+            let has_all = scope.is_for_use() && held.contains(&Scope::Use(UseScope::ALL));
+            self.is_operator() || has_all || held.contains(scope)
+        };
         let Some(named) = named else {
             let usual: BTreeSet<Scope> = Scope::USUAL.into_iter().filter(may_give).collect();
             return self.scopes(Some(usual));

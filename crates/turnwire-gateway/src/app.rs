@@ -206,14 +206,14 @@ impl App {
         }
     }
 
-    /// The configured built-in tool of this kind.
-    pub(crate) fn built_in(&self, kind: ToolKind) -> Option<Arc<ToolSpec>> {
-        self.runs().tools().specs().into_iter().find(|spec| spec.kind == kind)
+    /// The configured built-in tool of this kind, if the caller may use it.
+    pub(crate) fn built_in(&self, caller: &Caller, kind: ToolKind) -> Option<Arc<ToolSpec>> {
+        self.runs().tools_for(caller.requester()).into_iter().find(|spec| spec.kind == kind)
     }
 
-    /// The configured server-side function with this name.
-    pub(crate) fn function(&self, name: &str) -> Option<Arc<ToolSpec>> {
-        let specs = self.runs().tools().specs();
+    /// The configured server-side function with this name, if the caller may use it.
+    pub(crate) fn function(&self, caller: &Caller, name: &str) -> Option<Arc<ToolSpec>> {
+        let specs = self.runs().tools_for(caller.requester());
         specs.into_iter().find(|spec| spec.kind == ToolKind::Function && spec.name == name)
     }
 
@@ -221,26 +221,26 @@ impl App {
     /// a default model its model has no name, and it is refused unless the handler names one.
     pub(crate) fn chat_request(&self, caller: &Caller) -> RunRequest {
         let options = self.options();
-        let model = self.default_model(caller.tenant()).unwrap_or_default();
+        let model = self.default_model(caller).unwrap_or_default();
         let mut request = RunRequest::new(model, Vec::new());
         request.tenant = caller.tenant().clone();
         request.instructions.clone_from(&options.instructions);
         request.limits = options.limits.clone();
         request.limits.whole_results_for = Some(options.whole_results_for);
-        request.tools = self.own_tools();
+        request.tools = self.own_tools(caller);
         request.servers = self.own_servers(caller);
         request
     }
 
-    /// The model of requests of a tenant that name none.
-    pub(crate) fn default_model(&self, tenant: &TenantId) -> Option<&str> {
+    /// The model of requests of a caller that name none.
+    pub(crate) fn default_model(&self, caller: &Caller) -> Option<&str> {
         let default = self.options().default_model.as_deref();
-        default.filter(|name| self.runs().may_use_model(tenant, name))
+        default.filter(|name| self.runs().may_use_model(caller.requester(), name))
     }
 
     /// The error for a request that names no model, if there is no default one.
-    pub(crate) fn no_model_named(&self, tenant: &TenantId) -> ApiError {
-        let names: Vec<&str> = self.runs().model_names(tenant).collect();
+    pub(crate) fn no_model_named(&self, caller: &Caller) -> ApiError {
+        let names: Vec<&str> = self.runs().model_names(caller.requester()).collect();
         let message = format!(
             "`model` is missing, and this server has no default model. Its models: {}.",
             names.join(", ")
@@ -248,16 +248,16 @@ impl App {
         ApiError::bad_request("missing_required_parameter", message).about("model")
     }
 
-    /// The tools of the settings. File search is not among them: it needs vector stores that a
+    /// The tools of the settings that the caller may use. File search is not among them: it needs vector stores that a
     /// request names.
-    pub(crate) fn own_tools(&self) -> Vec<Arc<ToolSpec>> {
-        let tools = self.runs().tools().specs();
+    pub(crate) fn own_tools(&self, caller: &Caller) -> Vec<Arc<ToolSpec>> {
+        let tools = self.runs().tools_for(caller.requester());
         tools.into_iter().filter(|spec| spec.kind != ToolKind::FileSearch).collect()
     }
 
-    /// The MCP servers of the settings.
+    /// The MCP servers of the settings that the caller may use.
     pub(crate) fn own_servers(&self, caller: &Caller) -> Vec<ServerUse> {
-        let servers = self.runs().servers().labels(caller.tenant());
+        let servers = self.runs().server_labels(caller.requester());
         servers.into_iter().map(ServerUse::all_of).collect()
     }
 

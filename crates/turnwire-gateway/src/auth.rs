@@ -34,7 +34,7 @@ use axum::{
 };
 use tracing::warn;
 use turnwire_contract::{Actor, Scope, Share, StoreError, TenantId, Timestamp, TokenVerifier};
-use turnwire_engine::Runs;
+use turnwire_engine::{Requester, Runs};
 
 pub use self::api_key::NewApiKey;
 pub(crate) use self::in_use::Validity;
@@ -403,6 +403,11 @@ impl Caller {
     /// The scopes of the caller's key.
     pub(crate) fn scopes(&self) -> &BTreeSet<Scope> {
         &self.identity.scopes
+    }
+
+    /// The caller, for what not everybody may use.
+    pub(crate) fn requester(&self) -> Requester<'_> {
+        Requester { tenant: self.tenant(), scopes: self.scopes() }
     }
 
     /// Refuses what needs a scope that the caller's key does not have. Routes are checked already;

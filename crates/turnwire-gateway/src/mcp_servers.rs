@@ -246,8 +246,8 @@ impl From<ListedTool> for McpTool {
 )]
 async fn list(State(app): State<App>, caller: Caller) -> Json<McpServerList> {
     let mut data = Vec::new();
-    for status in app.runs().servers().statuses(caller.tenant()) {
-        let tools = app.runs().known_tools(caller.tenant(), &status.label).await;
+    for status in app.runs().server_statuses(caller.requester()) {
+        let tools = app.runs().known_tools(caller.requester(), &status.label).await;
         let (calls, since) = app.runs().server_calls(caller.tenant(), &status.label);
         data.push(McpServer::new(status, tools, &calls, since));
     }
@@ -303,7 +303,7 @@ async fn try_tool(
         if request.model.is_empty() {
             // The model is not asked; any of them will do.
             request.model =
-                app.runs().model_names(caller.tenant()).next().unwrap_or_default().to_owned();
+                app.runs().model_names(caller.requester()).next().unwrap_or_default().to_owned();
         }
         request.inputs = true;
         let request = one_call(request, call_id, &server, &tool, arguments);
@@ -315,11 +315,11 @@ async fn try_tool(
 /// Fails if there is no such server or tool. A server that cannot be reached now has all tools: the
 /// run says what is wrong.
 async fn check_tool(app: &App, caller: &Caller, server: &str, tool: &str) -> Result<(), ApiError> {
-    let servers = app.runs().servers();
-    if !servers.labels(caller.tenant()).iter().any(|label| label == server) {
+    let (runs, who) = (app.runs(), caller.requester());
+    if !runs.server_labels(who).iter().any(|label| label == server) {
         return Err(ApiError::not_found("MCP server", server));
     }
-    match servers.tools(caller.tenant(), server.into()).await {
+    match runs.server_tools(who, server).await {
         Ok(tools) if !tools.iter().any(|known| known.spec().name == tool) => {
             Err(ApiError::not_found("Tool", tool))
         }

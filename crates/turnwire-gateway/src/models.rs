@@ -45,8 +45,8 @@ fn model(id: &str) -> Model {
     responses((status = 200, description = "The available models", body = Models))
 )]
 async fn list(State(app): State<App>, caller: Caller) -> Json<Models> {
-    let mut names: Vec<&str> = app.runs().model_names(caller.tenant()).collect();
-    if let Some(default) = app.default_model(caller.tenant())
+    let mut names: Vec<&str> = app.runs().model_names(caller.requester()).collect();
+    if let Some(default) = app.default_model(&caller)
         && !names.contains(&default)
     {
         names.insert(0, default);
@@ -71,7 +71,7 @@ async fn one(
     caller: Caller,
     PathParams(id): PathParams<String>,
 ) -> Result<Json<Model>, ApiError> {
-    if !app.runs().knows_model(caller.tenant(), &id) {
+    if !app.runs().knows_model(caller.requester(), &id) {
         let message = format!("The model '{id}' does not exist.");
         let status = axum::http::StatusCode::NOT_FOUND;
         return Err(ApiError::new(status, "model_not_found", message).about("model"));

@@ -77,7 +77,7 @@ pub(crate) fn described(routes: OpenApiRouter<App>) -> (Router<App>, Document) {
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
             if needs_key(path) {
-                let scope = scopes::needed(&method, path).map(Scope::as_str);
+                let scope = scopes::needed(&method, path).map(|scope| scope.to_string());
                 operation.security = Some(vec![SecurityRequirement::new(KEY, scope)]);
             }
             describe_parameters(operation);

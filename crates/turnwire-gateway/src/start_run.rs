@@ -58,9 +58,10 @@ impl App {
         options: StartOptions,
     ) -> Result<RunHandle, ApiError> {
         self.ensure_open()?;
-        let run = RunRequest { asked_by: caller.actor().cloned(), ..run };
+        let uses = self.runs().access().granted(caller.scopes(), caller.tenant());
+        let run = RunRequest { asked_by: caller.actor().cloned(), uses, ..run };
         if run.model.is_empty() {
-            return Err(self.no_model_named(caller.tenant()));
+            return Err(self.no_model_named(caller));
         }
         let n_live = || self.runs().n_live();
         let admitted = self.admission().admit_run_soon(caller.tenant(), caller.key(), n_live);

@@ -437,13 +437,13 @@ async fn next_of(
 /// The configured tools and those of every server. All servers are queried at once; one that does
 /// not respond in time is left out.
 async fn all_tools(app: App, caller: Caller) -> WsMessage {
-    let (servers, tenant) = (app.runs().servers(), caller.tenant());
+    let (runs, who) = (app.runs(), caller.requester());
     let request = app.chat_request(&caller);
     let of_servers = join_all(request.servers.iter().map(async |server| {
-        if let Some(known) = servers.known_tools(tenant, server.server()) {
+        if let Some(known) = runs.known_server_tools(who, &server.label) {
             return known;
         }
-        let asked = timeout(TOOLS_TIME, servers.tools(tenant, server.server())).await;
+        let asked = timeout(TOOLS_TIME, runs.server_tools(who, &server.label)).await;
         asked.ok().and_then(Result::ok).unwrap_or_default()
     }));
     let of_servers = of_servers.await;

@@ -53,8 +53,8 @@ pub(crate) struct KeyCreateArguments {
     /// Part of the tenant that uses the key; a label that is recorded with its runs
     #[arg(long, value_name = "PROJECT")]
     pub(crate) project: Option<String>,
-    /// What the key allows: runs:read, runs:write, approve, files, metrics, admin, operator;
-    /// repeatable [default: runs:read, runs:write, approve, files]
+    /// What the key allows: runs:read, runs:write, approve, files, metrics, admin, operator, and
+    /// use:NAME for models and tools that name it; repeatable [default: runs:read, runs:write, approve, files]
     #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
     pub(crate) scopes: Vec<Scope>,
     /// Days after which the key ends [default: never]

@@ -9,12 +9,13 @@ use std::{
 use serde::Deserialize;
 use toml::{Table, Value};
 use turnwire_contract::Effect;
+use turnwire_engine::Access;
 use turnwire_tools::{HttpFunctionOptions, HttpMethod, Secret};
 
 use super::{
     file::{RawTable, SettingsFile, read_table, table_of},
     tool_servers::{EFFECTS, filled, is_header, is_label, seconds, texts},
-    words::{did_you_mean, is_http_url, not_a_url, not_set, one_of},
+    words::{access_of, did_you_mean, is_http_url, not_a_url, not_set, one_of},
 };
 use crate::environment::Environment;
 
@@ -38,6 +39,8 @@ pub(super) struct RawFunction {
     header_env: Option<Value>,
     timeout_sec: Option<f64>,
     require_approval: Option<bool>,
+    tenants: Option<Vec<String>>,
+    scopes: Option<Vec<String>>,
 }
 
 impl RawTable for RawFunction {
@@ -52,12 +55,16 @@ impl RawTable for RawFunction {
         "header_env",
         "timeout_sec",
         "require_approval",
+        "tenants",
+        "scopes",
     ];
 }
 
 /// A validated function, without values from the environment.
 pub(super) struct NamedFunction {
     options: HttpFunctionOptions,
+    /// Who may use it.
+    pub(super) access: Access,
     /// Headers as written, with `${NAME}`.
     headers: BTreeMap<String, String>,
     /// Headers whose values are in environment variables.
@@ -104,6 +111,7 @@ fn named_function(
     for name in header_env.keys().filter(|name| headers.contains_key(*name)) {
         mistakes.push(format!("{path}: `{name}` is in `headers` and in `header_env`"));
     }
+    let access = access_of(&path, raw.tenants, raw.scopes, mistakes);
     let method = method(&path, raw.method.as_deref(), mistakes);
     let effect = effect(&path, raw.effect.as_deref(), mistakes);
     let parameters = parameters(&path, raw.parameters, raw.parameters_file, file, mistakes);
@@ -132,7 +140,7 @@ fn named_function(
     {
         mistakes.push(format!("{path}.url: {error}"));
     }
-    Some(NamedFunction { options, headers, header_env })
+    Some(NamedFunction { options, access, headers, header_env })
 }
 
 fn method(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> Option<HttpMethod> {

@@ -91,6 +91,7 @@
 //! wall_clock_sec = 1800
 //! ```
 
+mod access;
 mod approvals;
 mod audit;
 mod backup;

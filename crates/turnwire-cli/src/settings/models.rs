@@ -8,14 +8,14 @@ use std::{
 
 use serde::Deserialize;
 use toml::{Table, Value};
-use turnwire_contract::{CustomTools, Parameter, TenantId};
+use turnwire_contract::{CustomTools, Parameter, Scope, TenantId};
 use turnwire_models::{Price, Secret};
 
 use super::{
     file::{RawTable, read_table, table_of},
     model_kind::{ANTHROPIC_URL, EXAMPLE_URL, Kind, OPENAI_URL},
     upstreams::{ModelTimeouts, NamedUpstream, UpstreamSettings, named_upstreams},
-    words::{did_you_mean, is_http_url, nanos, not_a_url, one_of, tenants_of},
+    words::{did_you_mean, is_http_url, nanos, not_a_url, one_of, scopes_of, tenants_of},
 };
 use crate::{environment::Environment, exit::Problem};
 
@@ -124,6 +124,10 @@ pub(crate) struct ServedModels {
     pub(crate) tenants: BTreeMap<String, BTreeSet<TenantId>>,
     /// Tenants whose requests for other names are passed on; all if not set.
     pub(crate) other_tenants: Option<BTreeSet<TenantId>>,
+    /// Scopes of which a model needs one; it needs none if it is not in it.
+    pub(crate) scopes: BTreeMap<String, BTreeSet<Scope>>,
+    /// Scopes of which requests for other names need one; none if not set.
+    pub(crate) other_scopes: Option<BTreeSet<Scope>>,
 }
 
 /// Handling of requests for models that are not configured.
@@ -143,8 +147,16 @@ impl ServedModels {
         let named = BTreeMap::from([(SCRIPTED.to_owned(), ModelSettings::Scripted(demo))]);
         let others = OtherNames::AnsweredBy(SCRIPTED.to_owned());
         let with_tools = HashSet::from([SCRIPTED.to_owned()]);
-        let (default_name, tenants) = (Some(SCRIPTED.to_owned()), BTreeMap::new());
-        Self { named, others, default_name, with_tools, tenants, other_tenants: None }
+        Self {
+            named,
+            others,
+            default_name: Some(SCRIPTED.to_owned()),
+            with_tools,
+            tenants: BTreeMap::new(),
+            other_tenants: None,
+            scopes: BTreeMap::new(),
+            other_scopes: None,
+        }
     }
 
     /// Returns the speed of the demo, if it is served.
@@ -189,7 +201,12 @@ impl ServedModels {
             .iter()
             .filter_map(|(name, model)| Some((name.clone(), model.tenants.clone()?)))
             .collect();
+        let mut scopes: BTreeMap<_, _> = models
+            .iter()
+            .filter_map(|(name, model)| Some((name.clone(), model.scopes.clone()?)))
+            .collect();
         let of_chosen = chosen.and_then(|model| model.tenants.clone());
+        let scopes_of_chosen = chosen.and_then(|model| model.scopes.clone());
         let default_name = default.as_ref().map(|(_, name)| name.clone());
         if let Some((provider, name)) = default
             && !passes_names_on
@@ -197,15 +214,29 @@ impl ServedModels {
         {
             // A name for the default provider counts as a configured name.
             tenants.extend(of_chosen.clone().map(|of_chosen| (name.clone(), of_chosen)));
+            scopes.extend(scopes_of_chosen.clone().map(|of_chosen| (name.clone(), of_chosen)));
             named.insert(name, ModelSettings::Provider(provider));
         }
         let other_tenants = match fallback {
             Some(name) => tenants.get(name).cloned(),
             None => of_chosen,
         };
+        let other_scopes = match fallback {
+            Some(name) => scopes.get(name).cloned(),
+            None => scopes_of_chosen,
+        };
         let with_tools = models.iter().filter(|(_, model)| model.brings_tools);
         let with_tools = with_tools.map(|(name, _)| name.clone()).collect();
-        Ok(Self { named, others, default_name, with_tools, tenants, other_tenants })
+        Ok(Self {
+            named,
+            others,
+            default_name,
+            with_tools,
+            tenants,
+            other_tenants,
+            scopes,
+            other_scopes,
+        })
     }
 }
 
@@ -252,6 +283,7 @@ pub(super) struct RawModel {
     custom_tools: Option<String>,
     brings_tools: Option<bool>,
     tenants: Option<Vec<String>>,
+    scopes: Option<Vec<String>>,
     price: Option<RawPrice>,
     unsupported_parameters: Vec<String>,
     upstreams: Vec<Table>,
@@ -270,6 +302,7 @@ impl RawTable for RawModel {
         "custom_tools",
         "brings_tools",
         "tenants",
+        "scopes",
         "price",
         "unsupported_parameters",
         "upstreams",
@@ -317,6 +350,8 @@ pub(super) struct NamedModel {
     brings_tools: bool,
     /// Tenants that may use the model; all if not set.
     tenants: Option<BTreeSet<TenantId>>,
+    /// Scopes of which one is needed to use the model; none if not set.
+    scopes: Option<BTreeSet<Scope>>,
     price: Option<Price>,
     unsupported: Vec<Parameter>,
 }
@@ -382,6 +417,7 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
         mistakes,
     );
     let tenants = raw.tenants.map(|names| tenants_of(path, names, mistakes));
+    let scopes = raw.scopes.map(|names| scopes_of(path, names, mistakes));
     let price = raw.price.and_then(|price| price.read(path, mistakes));
     let unsupported = parameters_of(path, &raw.unsupported_parameters, mistakes);
     let kinds: Vec<&str> = Kind::NAMES.iter().map(|(name, _)| *name).collect();
@@ -415,6 +451,7 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
         custom_tools,
         brings_tools: raw.brings_tools == Some(true),
         tenants,
+        scopes,
         price,
         unsupported,
     })

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use turnwire::Limits;
-use turnwire_engine::QuotaOptions;
+use turnwire_engine::{AccessRules, QuotaOptions};
 use turnwire_gateway::{AuditLevel, AuthOptions};
 use turnwire_oidc::OidcOptions;
 use turnwire_stores::{SecretKeys, StoreOptions};
@@ -13,6 +13,7 @@ use turnwire_tools::{
 };
 
 use super::{
+    access::access_rules,
     approvals::ApprovalSettings,
     file::{SettingsFile, all_of, located},
     functions::functions,
@@ -42,6 +43,8 @@ pub(crate) struct ServeSettings {
     /// Instructions for `/chat` and `/ws/chat`.
     pub(crate) instructions: Option<String>,
     pub(crate) models: ServedModels,
+    /// Who may use models and tools, besides the tenants of models and of tool servers.
+    pub(crate) access: AccessRules,
     pub(crate) tool_servers: BTreeMap<String, McpServerOptions>,
     /// URL rules for tool servers from requests.
     pub(crate) on_request: Vec<UrlRule>,
@@ -125,6 +128,7 @@ impl ServeSettings {
             served.map_err(|problem| located(problem, file))?
         };
         let warnings = warnings(&sections, file);
+        let access = access_rules(&sections, &models);
         let server = sections.server;
         let origins = server.origins.into_iter().chain(arguments.origin.iter().cloned()).collect();
         Ok(Self {
@@ -141,6 +145,7 @@ impl ServeSettings {
             audit: sections.audit.level,
             instructions: server.instructions,
             models,
+            access,
             tool_servers,
             on_request: sections.mcp.on_request,
             functions,

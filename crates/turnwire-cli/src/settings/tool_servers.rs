@@ -8,12 +8,13 @@ use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf, time::Duration}
 use serde::Deserialize;
 use toml::{Table, Value};
 use turnwire_contract::{AskBefore, Effect};
+use turnwire_engine::{Access, ServerAccess};
 use turnwire_tools::{McpServerOptions, McpToolOptions, McpTransport, Secret};
 
 use super::{
     file::{RawTable, read_table, table_of},
     tool_server_login::{NamedLogin, named_login},
-    words::{did_you_mean, is_http_url, not_a_url, not_set, tenants_of},
+    words::{access_of, did_you_mean, is_http_url, not_a_url, not_set, tenants_of},
 };
 use crate::environment::Environment;
 
@@ -42,6 +43,7 @@ pub(super) struct RawToolServer {
     tool_deadline_sec: Option<f64>,
     max_parallel_calls: Option<NonZeroU32>,
     tenants: Option<Vec<String>>,
+    scopes: Option<Vec<String>>,
     enabled_tools: Option<Vec<String>>,
     require_approval: Option<Value>,
     tools: Option<Value>,
@@ -62,6 +64,7 @@ impl RawTable for RawToolServer {
         "tool_deadline_sec",
         "max_parallel_calls",
         "tenants",
+        "scopes",
         "enabled_tools",
         "require_approval",
         "tools",
@@ -78,6 +81,8 @@ pub(super) struct RawTool {
     timeout_sec: Option<f64>,
     deadline_sec: Option<f64>,
     max_parallel_calls: Option<NonZeroU32>,
+    tenants: Option<Vec<String>>,
+    scopes: Option<Vec<String>>,
 }
 
 impl RawTable for RawTool {
@@ -88,12 +93,16 @@ impl RawTable for RawTool {
         "timeout_sec",
         "deadline_sec",
         "max_parallel_calls",
+        "tenants",
+        "scopes",
     ];
 }
 
 /// A validated server, without values from the environment.
 pub(super) struct NamedServer {
     pub(super) options: McpServerOptions,
+    /// Who may use the server and its tools, besides the tenants in its options.
+    pub(super) access: ServerAccess,
     bearer_token_env_var: Option<String>,
     login: Option<NamedLogin>,
 }
@@ -137,7 +146,9 @@ pub(super) fn named_server(
     let max_parallel_calls = raw.max_parallel_calls.map(NonZeroU32::get);
     let exempt = raw.require_approval.as_ref().and_then(Value::as_str) == Some("never");
     let require_approval = ask_before(path, raw.require_approval.take(), mistakes);
-    let (effects, tools) = tools(path, raw.tools.take(), mistakes);
+    let ToolsSection { effects, tools, access } = tools(path, raw.tools.take(), mistakes);
+    let server = access_of(path, None, raw.scopes.take(), mistakes);
+    let access = ServerAccess { server, tools: access };
     let tenants = raw.tenants.take().map(|names| tenants_of(path, names, mistakes));
     let enabled_tools = raw.enabled_tools.take();
     let bearer_token_env_var = raw.bearer_token_env_var.clone();
@@ -157,7 +168,7 @@ pub(super) fn named_server(
         exempt,
         ..options
     };
-    Some(NamedServer { options, bearer_token_env_var, login })
+    Some(NamedServer { options, access, bearer_token_env_var, login })
 }
 
 /// Returns the transport: a program or a URL, with the settings of that kind only.
@@ -339,14 +350,19 @@ fn always_and_never(path: &str, table: Table, mistakes: &mut Vec<String>) -> Ask
     }
 }
 
-/// Returns the effect classes and the other settings of individual tools.
-fn tools(
-    path: &str,
-    value: Option<Value>,
-    mistakes: &mut Vec<String>,
-) -> (BTreeMap<String, Effect>, BTreeMap<String, McpToolOptions>) {
+/// Settings of individual tools of a server.
+#[derive(Default)]
+struct ToolsSection {
+    effects: BTreeMap<String, Effect>,
+    /// Settings besides the effect class.
+    tools: BTreeMap<String, McpToolOptions>,
+    /// Who may use those that not everybody may use.
+    access: BTreeMap<String, Access>,
+}
+
+fn tools(path: &str, value: Option<Value>, mistakes: &mut Vec<String>) -> ToolsSection {
     let path = format!("{path}.tools");
-    let (mut effects, mut tools) = (BTreeMap::new(), BTreeMap::new());
+    let ToolsSection { mut effects, mut tools, access: mut rules } = ToolsSection::default();
     for (tool, value) in table_of(&path, value, mistakes).unwrap_or_default() {
         let path = format!("{path}.{tool}");
         let Some(table) = table_of(&path, Some(value), mistakes) else { continue };
@@ -354,6 +370,10 @@ fn tools(
         let options = tool_options(&path, &raw, mistakes);
         if options != McpToolOptions::default() {
             tools.insert(tool.clone(), options);
+        }
+        let access = access_of(&path, raw.tenants, raw.scopes, mistakes);
+        if !access.is_open() {
+            rules.insert(tool.clone(), access);
         }
         let Some(word) = raw.effect else { continue };
         if let Some((_, effect)) = EFFECTS.iter().find(|(name, _)| *name == word) {
@@ -363,7 +383,7 @@ fn tools(
             mistakes.push(format!("{path}.effect: there is no effect `{word}`; {advice}"));
         }
     }
-    (effects, tools)
+    ToolsSection { effects, tools, access: rules }
 }
 
 fn tool_options(path: &str, raw: &RawTool, mistakes: &mut Vec<String>) -> McpToolOptions {

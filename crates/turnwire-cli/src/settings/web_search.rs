@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Table;
+use turnwire_engine::Access;
 use turnwire_tools::{SearchProvider, Secret, WebSearchOptions};
 
 use super::{
     file::{RawTable, read_table},
-    words::{did_you_mean, is_http_url, not_a_url, not_set, one_of},
+    words::{access_of, did_you_mean, is_http_url, not_a_url, not_set, one_of},
 };
 use crate::environment::Environment;
 
@@ -33,17 +34,29 @@ pub(super) struct RawWebSearch {
     max_results: Option<i64>,
     timeout_sec: Option<i64>,
     open_pages: Option<bool>,
+    tenants: Option<Vec<String>>,
+    scopes: Option<Vec<String>>,
 }
 
 impl RawTable for RawWebSearch {
-    const KEYS: &'static [&'static str] =
-        &["provider", "base_url", "api_key_env", "max_results", "timeout_sec", "open_pages"];
+    const KEYS: &'static [&'static str] = &[
+        "provider",
+        "base_url",
+        "api_key_env",
+        "max_results",
+        "timeout_sec",
+        "open_pages",
+        "tenants",
+        "scopes",
+    ];
 }
 
 /// The validated section, without values from the environment.
 #[derive(Debug)]
 pub(super) struct WebSearchSection {
     options: WebSearchOptions,
+    /// Who may use it.
+    pub(super) access: Access,
     /// Variable with the key, for engines that need one.
     key_variable: Option<String>,
 }
@@ -52,7 +65,9 @@ impl WebSearchSection {
     pub(super) fn read(table: Table, mistakes: &mut Vec<String>) -> Option<Self> {
         let written = |key: &str| table.contains_key(key);
         let (had_provider, had_url) = (written("provider"), written("base_url"));
-        let raw: RawWebSearch = read_table("web_search.", table, mistakes);
+        let mut raw: RawWebSearch = read_table("web_search.", table, mistakes);
+        let (tenants, scopes) = (raw.tenants.take(), raw.scopes.take());
+        let access = access_of("web_search", tenants, scopes, mistakes);
         let mut tell = |key: &str, why: String| mistakes.push(format!("web_search.{key}: {why}"));
         let provider = match raw.provider.as_deref() {
             Some(name) => {
@@ -88,7 +103,7 @@ impl WebSearchSection {
             max_results.and_then(|most| most.try_into().ok()).unwrap_or(options.max_results);
         options.timeout = timeout.map_or(options.timeout, Duration::from_secs);
         options.open_pages = raw.open_pages.unwrap_or(options.open_pages);
-        Some(Self { options, key_variable })
+        Some(Self { options, access, key_variable })
     }
 
     /// Returns the options with the key from the environment.

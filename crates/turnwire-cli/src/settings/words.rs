@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use turnwire_contract::{ApiKey, TenantId};
+use turnwire_contract::{ApiKey, Scope, TenantId, UseScope};
+use turnwire_engine::Access;
 
 /// Minimum Jaro-Winkler similarity for a suggestion.
 const ALIKE: f64 = 0.8;
@@ -49,6 +50,43 @@ pub(super) fn tenants_of(
         mistakes.push(format!("{path}.tenants: `{name}` {why}"));
     }
     names.into_iter().map(TenantId::new).collect()
+}
+
+/// Reads the scopes of which somebody needs one to use something.
+pub(super) fn scopes_of(
+    path: &str,
+    names: Vec<String>,
+    mistakes: &mut Vec<String>,
+) -> BTreeSet<Scope> {
+    if names.is_empty() {
+        mistakes.push(format!("{path}.scopes: nobody may use it; leave it out for all"));
+    }
+    let mut scopes = BTreeSet::new();
+    for name in names {
+        match name.parse::<Scope>() {
+            Ok(scope) if scope.is_for_use() && scope != Scope::Use(UseScope::ALL) => {
+                scopes.insert(scope);
+            }
+            Ok(_) | Err(_) => mistakes.push(format!(
+                "{path}.scopes: `{name}` cannot be asked for; it should look like use:research, \
+                 with letters, digits and . _ : / -"
+            )),
+        }
+    }
+    scopes
+}
+
+/// Reads who may use something.
+pub(super) fn access_of(
+    path: &str,
+    tenants: Option<Vec<String>>,
+    scopes: Option<Vec<String>>,
+    mistakes: &mut Vec<String>,
+) -> Access {
+    Access {
+        tenants: tenants.map(|names| tenants_of(path, names, mistakes)),
+        scopes: scopes.map(|names| scopes_of(path, names, mistakes)),
+    }
 }
 
 /// An amount of money in billionths. It must be at least one.

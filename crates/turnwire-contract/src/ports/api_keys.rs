@@ -1,94 +1,14 @@
 //! API keys: who may do what, for which tenant.
 
-use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
+use super::Scope;
 use crate::{StoreError, TenantId, Timestamp};
 
 /// Maximum length of the names of keys, tenants and projects, in bytes.
 const MAX_NAME: usize = 200;
-
-/// What a key allows. A key may have several scopes.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
-)]
-pub enum Scope {
-    /// Read runs, responses, conversations, models and tool servers.
-    #[serde(rename = "runs:read")]
-    RunsRead,
-    /// Start, cancel, share and delete runs, and change conversations.
-    #[serde(rename = "runs:write")]
-    RunsWrite,
-    /// Answer approval requests and the questions of tools.
-    #[serde(rename = "approve")]
-    Approve,
-    /// Read and change files and vector stores.
-    #[serde(rename = "files")]
-    Files,
-    /// Read metrics.
-    #[serde(rename = "metrics")]
-    Metrics,
-    /// Manage the keys of the own tenant, and read its audit log and its webhook deliveries.
-    #[serde(rename = "admin")]
-    Admin,
-    /// Manage the keys of every tenant, and read the whole audit log.
-    #[serde(rename = "operator")]
-    Operator,
-}
-
-impl Scope {
-    /// All scopes.
-    pub const ALL: [Self; 7] = [
-        Self::RunsRead,
-        Self::RunsWrite,
-        Self::Approve,
-        Self::Files,
-        Self::Metrics,
-        Self::Admin,
-        Self::Operator,
-    ];
-
-    /// Scopes of a key that names none: everything but the management of keys.
-    pub const USUAL: [Self; 4] = [Self::RunsRead, Self::RunsWrite, Self::Approve, Self::Files];
-
-    /// Returns the name, as it is written on the wire and on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RunsRead => "runs:read",
-            Self::RunsWrite => "runs:write",
-            Self::Approve => "approve",
-            Self::Files => "files",
-            Self::Metrics => "metrics",
-            Self::Admin => "admin",
-            Self::Operator => "operator",
-        }
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// A text that names no scope.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a scope; there are runs:read, runs:write, approve, files, metrics, admin and operator"
-)]
-pub struct UnknownScope(pub String);
-
-impl FromStr for Scope {
-    type Err = UnknownScope;
-
-    fn from_str(text: &str) -> Result<Self, UnknownScope> {
-        let found = Self::ALL.into_iter().find(|scope| scope.as_str() == text);
-        found.ok_or_else(|| UnknownScope(text.to_owned()))
-    }
-}
 
 /// An API key. The key itself is not stored: it has 256 random bits, so its digest is enough to
 /// recognize it and useless for anything else.

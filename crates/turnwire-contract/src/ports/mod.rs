@@ -18,6 +18,7 @@ mod ranking;
 mod run_listing;
 mod run_record;
 mod run_store;
+mod scope;
 mod secret_box;
 mod shares;
 mod tokens;
@@ -27,7 +28,7 @@ mod usage;
 mod webhooks;
 mod workers;
 
-pub use api_keys::{ApiKey, ApiKeys, MAX_API_KEYS, Scope, UnknownScope};
+pub use api_keys::{ApiKey, ApiKeys, MAX_API_KEYS};
 pub use audit::{
     AuditAction, AuditEnd, AuditEntry, AuditFault, AuditLog, AuditQuery, AuditRecord, AuditReport,
     UnknownAction,
@@ -56,6 +57,7 @@ pub use run_store::{
     Allowed, ConversationRecord, Conversations, Created, Entries, NewRun, RequestKey, RunRecords,
     RunStore, StoreError,
 };
+pub use scope::{Scope, UnknownScope, UseScope};
 pub use secret_box::{SealedSecret, SecretBox, SecretError, SecretOwner};
 pub use shares::{MAX_SHARES, Share, Shares};
 pub use tokens::{TokenError, TokenHolder, TokenVerifier};

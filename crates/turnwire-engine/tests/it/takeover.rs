@@ -1,18 +1,21 @@
 //! R20, R21: a run whose worker died is taken over. The journal of a whole run is cut after
 //! every event, and each stump is carried to its end by another engine.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
 
 use async_trait::async_trait;
 use turnwire_contract::{
-    Effect, Event, Journal, NewRun, RecordedEvent, RunOutcome, RunRecords, RunRequest, TenantId,
-    Tool, ToolContext, ToolError, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
+    Effect, Event, Item, Journal, Model, NewRun, RecordedEvent, RunId, RunOutcome, RunRecords,
+    RunRequest, Scope, Seq, ServerUse, TenantId, Timestamp, Tool, ToolContext, ToolError, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
 };
 use turnwire_engine::{
-    ClockAndIds, EngineParts, MemoryJournal, MemoryRunStore, Runs, StartError, Toolbox,
+    Access, AccessRules, ClockAndIds, EngineParts, MemoryJournal, MemoryRunStore, Runs, ServerAccess, StartError, Toolbox,
 };
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{FakeTool, TestBench, invariants};
+use turnwire_testkit::{FakeServers, FakeTool, TestBench, invariants};
 
 use crate::{kinds, returns};
 
@@ -22,24 +25,28 @@ pub(crate) async fn engine_with<T: Tool + Clone + 'static>(
     model: Scripted,
     props: &[T],
 ) -> Runs {
+    let mut tools = Toolbox::default();
+    for prop in props {
+        tools.add(Arc::new(prop.clone())).unwrap();
+    }
+    let any_model: Option<Arc<dyn Model>> = Some(Arc::new(model));
+    engine_of(journal, EngineParts { any_model, tools, ..EngineParts::default() }).await
+}
+
+/// The same, of these parts.
+async fn engine_of(journal: &[Arc<RecordedEvent>], parts: EngineParts) -> Runs {
     let (log, store) = (MemoryJournal::default(), MemoryRunStore::default());
     let Event::RunQueued { request } = &journal[0].event else { panic!() };
     let (run_id, created_at) = (journal[0].run_id.clone(), journal[0].at);
     let request: Arc<RunRequest> = Arc::clone(request);
     store.create(NewRun::new(run_id, created_at, request)).await.unwrap();
     log.append(&TenantId::default(), journal.to_vec()).await.unwrap();
-    let mut tools = Toolbox::default();
-    for prop in props {
-        tools.add(Arc::new(prop.clone())).unwrap();
-    }
     Runs::new(EngineParts {
         journal: Arc::new(log),
         store: Arc::new(store),
-        any_model: Some(Arc::new(model)),
-        tools,
         // Ids that count would begin again at 1, and meet those of the first engine.
         clock_and_ids: Arc::new(ClockAndIds::system()),
-        ..EngineParts::default()
+        ..parts
     })
 }
 
@@ -238,4 +245,44 @@ async fn only_an_abandoned_run_is_taken_over() {
     assert!(matches!(taken, Err(StartError::NotAbandoned(_))));
     let unknown = runs.take_over(&TenantId::from("other"), run.id()).await;
     assert!(matches!(unknown, Err(StartError::Store(_))));
+}
+
+/// A worker that takes a run over offers and calls what its caller may use, and nothing else: the
+/// scopes come with the journal.
+#[tokio::test(start_paused = true)]
+async fn a_run_keeps_the_scopes_of_its_caller() {
+    let needs = |name: &str| {
+        let scopes: BTreeSet<Scope> = [name.parse().unwrap()].into();
+        Access { tenants: None, scopes: Some(scopes) }
+    };
+    let delete = ("delete".to_owned(), needs("use:admin"));
+    let server = ServerAccess { server: needs("use:crm"), tools: [delete].into() };
+    let access = AccessRules { servers: [("crm".to_owned(), server)].into(), ..AccessRules::default() };
+    let access = Arc::new(access);
+    for (held, expected) in [(&["use:crm"][..], &["find"][..]), (&["use:crm", "use:admin"], &["find", "delete"])] {
+        let servers = FakeServers::default().with("crm", [returns("find", "x"), returns("delete", "x")]);
+        let model = Scripted::new([Turn::new().call("delete", serde_json::json!({})), Turn::new().text("done")]);
+        let mut request = RunRequest::new("m", vec![Item::user("?")]);
+        request.servers = vec![ServerUse::all_of("crm")];
+        request.uses = held.iter().map(|name| name.parse().unwrap()).collect();
+        let queued = Event::RunQueued { request: Arc::new(request) };
+        let journal: Vec<_> = [queued, Event::RunStarted].into_iter().zip(1..).map(|(event, seq)| {
+            let (run_id, at) = (RunId::new("run_1"), Timestamp::from_micros(0));
+            Arc::new(RecordedEvent { run_id, seq: Seq::new(seq), at, event })
+        }).collect();
+        let runs = engine_of(&journal, EngineParts {
+            any_model: Some(Arc::new(model.clone())),
+            servers: Arc::new(servers),
+            access: Arc::clone(&access),
+            ..EngineParts::default()
+        }).await;
+        let run = runs.take_over(&TenantId::default(), &journal[0].run_id).await.unwrap();
+        assert_eq!(run.outcome().await, RunOutcome::Completed);
+        let prompts = model.prompts();
+        let offered: Vec<_> = prompts[0].tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(offered, expected);
+        let journal = run.journal().await.unwrap();
+        let was_called = kinds(&journal).contains(&"tool_started".to_owned());
+        assert_eq!(was_called, expected.contains(&"delete"), "{journal:#?}");
+    }
 }

@@ -224,7 +224,7 @@ fn bring_tools(app: &App, caller: &Caller, run: &mut RunRequest) {
         return;
     }
     let taken: HashSet<String> = run.tools.iter().map(|tool| tool.name.clone()).collect();
-    run.tools.extend(app.own_tools().into_iter().filter(|tool| !taken.contains(&tool.name)));
+    run.tools.extend(app.own_tools(caller).into_iter().filter(|tool| !taken.contains(&tool.name)));
     run.servers = app.own_servers(caller);
 }
 

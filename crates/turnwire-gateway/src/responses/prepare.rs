@@ -134,14 +134,14 @@ pub(crate) fn model_for(
     caller: &Caller,
     asked: Option<&str>,
 ) -> Result<String, ApiError> {
-    let tenant = caller.tenant();
-    let name = asked.or_else(|| app.default_model(tenant));
-    let name = name.ok_or_else(|| app.no_model_named(tenant))?;
-    if app.runs().knows_model(tenant, name) {
+    let who = caller.requester();
+    let name = asked.or_else(|| app.default_model(caller));
+    let name = name.ok_or_else(|| app.no_model_named(caller))?;
+    if app.runs().knows_model(who, name) {
         return Ok(name.to_owned());
     }
     let fallback = app.options().fallback_model.clone();
-    let fallback = fallback.filter(|name| app.runs().may_use_model(tenant, name));
+    let fallback = fallback.filter(|name| app.runs().may_use_model(who, name));
     fallback.ok_or_else(|| StartError::UnknownModel(name.to_owned()).into())
 }
 
@@ -274,17 +274,18 @@ async fn find_tools(
     for requested in requested_tools {
         match requested {
             RequestedTool::Function(spec) => {
-                let ours = app.function(&spec.name).filter(|_| bare.contains(&*spec.name));
+                let ours = app.function(caller, &spec.name).filter(|_| bare.contains(&*spec.name));
                 found.tools.push(ours.unwrap_or_else(|| Arc::new(spec)));
             }
-            RequestedTool::WebSearch { settings, param } => match app.built_in(ToolKind::WebSearch)
+            RequestedTool::WebSearch { settings, param } => match app
+                .built_in(caller, ToolKind::WebSearch)
             {
                 Some(spec) => found.tools.push(with_settings(&spec, settings)),
                 None => found.missing.push(param),
             },
             RequestedTool::FileSearch { settings } => {
                 check_collections(app, caller, &settings).await?;
-                let spec = app.built_in(ToolKind::FileSearch);
+                let spec = app.built_in(caller, ToolKind::FileSearch);
                 found.tools.extend(spec.map(|spec| with_settings(&spec, settings)));
             }
             RequestedTool::Mcp(requested) => {
@@ -321,8 +322,9 @@ fn find_server(
 ) -> Result<ServerUse, ApiError> {
     let RequestedServer { label, url, allowed, ask_before, param, secrets } = requested;
     let (servers, tenant) = (app.runs().servers(), caller.tenant());
+    let labels = app.runs().server_labels(caller.requester());
     let (url, unless_said) = match url {
-        _ if servers.labels(tenant).contains(&label) => (None, AskBefore::Nothing),
+        _ if labels.contains(&label) => (None, AskBefore::Nothing),
         Some(url) if servers.allows_url(tenant, &url) => (Some(url), AskBefore::Everything),
         Some(_) => {
             let message = format!(

@@ -7,6 +7,7 @@
     reason = "a test that cannot go on should fall over"
 )]
 
+mod access;
 mod ag_ui;
 mod ai_sdk;
 mod approvals;

@@ -18,7 +18,7 @@ use tokio_tungstenite::{
 use turnwire_contract::{
     AuditLog, Journal, Model, RunStore, TenantId, Tool, ToolServers, UsageCounters, Workers,
 };
-use turnwire_engine::{ClockAndIds, EngineParts, QuotaOptions, Runs, Toolbox};
+use turnwire_engine::{AccessRules, ClockAndIds, EngineParts, QuotaOptions, Runs, Toolbox};
 use turnwire_gateway::{App, AppOptions, HttpLimits, Server};
 use turnwire_models::{Scripted, Turn};
 use turnwire_stores::Store;
@@ -51,6 +51,7 @@ pub(crate) struct Plan {
     workers: Option<Arc<dyn Workers>>,
     audit: Option<Arc<dyn AuditLog>>,
     model_tenants: BTreeMap<String, BTreeSet<TenantId>>,
+    access: AccessRules,
     quotas: QuotaOptions,
     usage: Option<Arc<dyn UsageCounters>>,
     clock: Option<Arc<ClockAndIds>>,
@@ -80,6 +81,7 @@ impl Plan {
             workers: None,
             audit: None,
             model_tenants: BTreeMap::new(),
+            access: AccessRules::default(),
             quotas: QuotaOptions::default(),
             usage: None,
             clock: None,
@@ -151,6 +153,12 @@ impl Plan {
         self
     }
 
+    /// Who may use models and tools.
+    pub(crate) fn access(mut self, access: AccessRules) -> Self {
+        self.access = access;
+        self
+    }
+
     /// What tenants and keys may use, by a clock of the test.
     pub(crate) fn quotas(mut self, quotas: QuotaOptions, clock: &Arc<ClockAndIds>) -> Self {
         self.quotas = quotas;
@@ -208,6 +216,7 @@ impl Plan {
             workers: self.workers.unwrap_or(usual.workers),
             audit: self.audit.unwrap_or(usual.audit),
             model_tenants: self.model_tenants,
+            access: Arc::new(self.access),
             quotas: self.quotas,
             usage: self.usage,
             clock_and_ids: self.clock.unwrap_or(usual.clock_and_ids),

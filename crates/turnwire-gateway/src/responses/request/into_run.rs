@@ -1,6 +1,6 @@
 //! Builds a run.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use turnwire_contract::{
     Approvals, ConversationId, FirstCall, Generation, Item, Limits, RunId, RunRequest, ServerUse,
@@ -48,6 +48,7 @@ pub fn into_run(request: CreateResponse, resolved: ResolvedRequest) -> RunReques
     RunRequest {
         tenant: resolved.tenant,
         asked_by: None,
+        uses: BTreeSet::new(),
         model: resolved.model,
         upstream_model: None,
         instructions: request.instructions,
