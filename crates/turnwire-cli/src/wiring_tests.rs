@@ -76,10 +76,7 @@ async fn every_model_of_the_settings_is_served() {
     settings.limits.max_turns = 7;
     let gateway = gateway(&settings).await.unwrap();
     assert_eq!(tools_of(&gateway), ["file_search"], "only the demo multiplies");
-    assert_eq!(
-        gateway.app.runs().model_names(nobody()).collect::<Vec<_>>(),
-        ["big", "small"]
-    );
+    assert_eq!(gateway.app.runs().model_names(nobody()).collect::<Vec<_>>(), ["big", "small"]);
     assert!(gateway.app.runs().knows_model(nobody(), "llama"));
     let options = gateway.app.options();
     assert_eq!(options.default_model.as_deref(), Some("small"));

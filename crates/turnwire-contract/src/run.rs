@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::AddAssign, sync::Arc,
+    ops::AddAssign,
+    sync::Arc,
     time::Duration,
 };
 

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use turnwire_contract::{RunRequest, Scope, TenantId, Tool, UseScope};
+use turnwire_contract::{RunRequest, Scope, TenantId, Tool};
 
 /// Who asks: for a list, or for a run.
 #[derive(Debug, Clone, Copy)]
@@ -28,8 +28,7 @@ impl<'a> Requester<'a> {
     }
 
     fn has(self, scope: &Scope) -> bool {
-        self.scopes.contains(scope)
-            || (scope.is_for_use() && self.scopes.contains(&Scope::Use(UseScope::ALL)))
+        self.scopes.contains(scope) || (scope.is_for_use() && self.scopes.contains(&Scope::UseAll))
     }
 }
 
@@ -50,8 +49,7 @@ impl Access {
 
     fn admits(&self, who: Requester<'_>) -> bool {
         let is_theirs = self.tenants.as_ref().is_none_or(|tenants| tenants.contains(who.tenant));
-        let has_scope =
-            |scopes: &BTreeSet<Scope>| scopes.iter().any(|scope| who.has(scope));
+        let has_scope = |scopes: &BTreeSet<Scope>| scopes.iter().any(|scope| who.has(scope));
         is_theirs && self.scopes.as_ref().is_none_or(has_scope)
     }
 }
@@ -85,8 +83,7 @@ impl AccessRules {
     pub fn granted(&self, scopes: &BTreeSet<Scope>, tenant: &TenantId) -> BTreeSet<Scope> {
         let who = Requester { tenant, scopes };
         let servers = self.servers.values();
-        let of_servers =
-            servers.flat_map(|server| server.tools.values().chain([&server.server]));
+        let of_servers = servers.flat_map(|server| server.tools.values().chain([&server.server]));
         let all = self.models.values().chain([&self.any_model]).chain(self.tools.values());
         let named = all.chain(of_servers).filter_map(|access| access.scopes.as_ref()).flatten();
         named.filter(|scope| who.has(scope)).copied().collect()

@@ -38,7 +38,11 @@ impl Runs {
     }
 
     /// Returns the tools of a server of the settings that somebody may use, if they are cached.
-    pub fn known_server_tools(&self, who: Requester<'_>, label: &str) -> Option<Vec<Arc<dyn Tool>>> {
+    pub fn known_server_tools(
+        &self,
+        who: Requester<'_>,
+        label: &str,
+    ) -> Option<Vec<Arc<dyn Tool>>> {
         let tools = self.servers().known_tools(who.tenant, label.into())?;
         Some(self.access().admitted(who, label, tools))
     }

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 use axum::{extract::State, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use tracing::{error, info};
-use turnwire_contract::{ApiKey, AuditAction, Scope, StoreError, TenantId, Timestamp, UseScope};
+use turnwire_contract::{ApiKey, AuditAction, Scope, StoreError, TenantId, Timestamp};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -294,7 +294,7 @@ impl Admin<'_> {
     fn scopes(&self, named: Option<BTreeSet<Scope>>) -> Result<BTreeSet<Scope>, ApiError> {
         let may_give = |scope: &Scope| {
             let held = self.caller().scopes();
-            let has_all = scope.is_for_use() && held.contains(&Scope::Use(UseScope::ALL));
+            let has_all = scope.is_for_use() && held.contains(&Scope::UseAll);
             self.is_operator() || has_all || held.contains(scope)
         };
         let Some(named) = named else {

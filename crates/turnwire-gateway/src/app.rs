@@ -4,8 +4,7 @@ use std::{collections::HashSet, future::pending, sync::Arc, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
-    Library, Limits, RunRequest, ServerUse, TenantId, ToolKind, ToolSpec, WebhookCounts,
-    WebhookOutbox,
+    Library, Limits, RunRequest, ServerUse, ToolKind, ToolSpec, WebhookCounts, WebhookOutbox,
 };
 use turnwire_engine::Runs;
 

@@ -13,7 +13,7 @@
 //!   the path of each, and `field_tracker` which of them nobody has read;
 //! * `health` answers probes, with `readiness` and `metrics`;
 //! * `admission` limits the runs and connections that are open at once;
-//! * `answers` passes on the answers of people; `admin_keys` manages API keys;
+//! * `answers` passes on the answers of people; `admin_keys` manages API keys; `usage` shows quotas;
 //!   `webhooks` lists what is sent to receivers; `audit` records who did what; `access_log` logs requests;
 //! * `start_run` starts every run, and `idempotency` reads the `Idempotency-Key` by which a
 //!   repeated request finds its run;
@@ -81,6 +81,7 @@ pub mod sse;
 mod start_run;
 pub mod streaming;
 mod sync;
+mod usage;
 mod vector_stores;
 mod web_page;
 mod webhooks;
@@ -119,6 +120,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(durable_stream::routes())
         .merge(run_calls::routes())
         .merge(admin_keys::routes())
+        .merge(usage::routes())
         .merge(webhooks::routes())
         .merge(audit::routes())
         .merge(health::routes())

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::{Router, extract::State, http::Method, routing::get};
-use turnwire_contract::{Event, RecordedEvent, Scope};
+use turnwire_contract::{Event, RecordedEvent};
 use turnwire_surfaces::{
     ChatStreamFrame, WsMessage, WsRequest,
     responses::{Response as ResponseObject, ResponseEvent, SequencedEvent},

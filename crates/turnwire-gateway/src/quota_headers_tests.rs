@@ -1,5 +1,7 @@
 //! Headers of quotas.
 
+use turnwire_contract::{Timestamp, UsageSpan};
+
 use super::*;
 
 fn status(measure: Measure, max: u64, remaining: u64) -> QuotaStatus {
@@ -7,7 +9,9 @@ fn status(measure: Measure, max: u64, remaining: u64) -> QuotaStatus {
         measure,
         is_of_key: false,
         max,
+        used: max - remaining,
         remaining,
+        window: UsageSpan::Minute.window(Timestamp::from_micros(0)),
         resets_in: Duration::from_millis(61_500),
         is_nearly_spent: false,
     }

@@ -142,7 +142,7 @@ fn too_many() -> StoreError {
 }
 
 fn joined(key: &ApiKey) -> String {
-    key.scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" ")
+    key.scopes.iter().map(Scope::as_str).collect::<Vec<_>>().join(" ")
 }
 
 fn values_of<'a>(key: &'a ApiKey, scopes: &'a str) -> [Value<'a>; 12] {

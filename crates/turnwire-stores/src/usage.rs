@@ -5,7 +5,8 @@
 
 use async_trait::async_trait;
 use turnwire_contract::{
-    StoreError, UsageAmounts, UsageCount, UsageCounters, UsageSubject, UsageWindow,
+    StoreError, TenantId, Timestamp, UsageAmounts, UsageCount, UsageCounters, UsageSubject,
+    UsageWindow,
 };
 
 use crate::{
@@ -86,6 +87,23 @@ impl UsageCounters for Store {
             }
         }
         Ok(found)
+    }
+
+    async fn holders_of(
+        &self,
+        tenant: &TenantId,
+        at: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let sql = "select distinct holder from usage_counters
+                   where tenant = $1 and holder <> '' and starts_at <= $2 and ends_at > $2
+                   order by holder limit $3";
+        let at = Value::Integer(at.as_micros());
+        let limit = Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
+        let rows = self.0.database.query(sql, &[Value::Tenant(tenant), at, limit]).await?;
+        let holders: Result<Vec<String>, DatabaseError> =
+            rows.iter().map(|row| Ok(row.text(0)?.to_owned())).collect();
+        Ok(holders?)
     }
 }
 

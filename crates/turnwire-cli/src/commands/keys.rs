@@ -168,7 +168,7 @@ fn line(key: &ApiKey, now: Timestamp) -> Value {
 }
 
 fn scopes_of(key: &ApiKey) -> String {
-    key.scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")
+    key.scopes.iter().map(Scope::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn listed(keys: &[ApiKey], now: Timestamp, output: Output) -> String {

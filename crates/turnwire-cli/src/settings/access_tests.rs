@@ -38,7 +38,8 @@ fn restrictions_are_gathered() {
     );
     let acme = Some([TenantId::new("acme")].into());
     let delete = Access { tenants: acme.clone(), ..needs("use:crm-admin") };
-    let crm = ServerAccess { server: needs("use:crm"), tools: [("delete".to_owned(), delete)].into() };
+    let crm =
+        ServerAccess { server: needs("use:crm"), tools: [("delete".to_owned(), delete)].into() };
     let expected = AccessRules {
         models: [("large".to_owned(), needs("use:large"))].into(),
         any_model: Access::default(),
@@ -69,12 +70,16 @@ fn scopes_that_nobody_could_have_are_mistakes() {
         "[web_search]\nprovider = \"searxng\"\nbase_url = \"http://s/\"\n\
          scopes = [\"research\", \"runs:read\", \"use:*\"]\n",
         &[],
-        &["research", "runs:read", "use:*"].map(|name| {
-            format!(
-                "web_search.scopes: `{name}` cannot be asked for; it should look like \
+        &["research", "runs:read", "use:*"]
+            .map(|name| {
+                format!(
+                    "web_search.scopes: `{name}` cannot be asked for; it should look like \
                  use:research, with letters, digits and . _ : / -"
-            )
-        }).iter().map(String::as_str).collect::<Vec<_>>(),
+                )
+            })
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>(),
     );
     check_mistakes(
         "[web_search]\nprovider = \"searxng\"\nbase_url = \"http://s/\"\nscopes = []\n",

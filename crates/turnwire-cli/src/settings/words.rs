@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use turnwire_contract::{ApiKey, Scope, TenantId, UseScope};
+use turnwire_contract::{ApiKey, Scope, TenantId};
 use turnwire_engine::Access;
 
 /// Minimum Jaro-Winkler similarity for a suggestion.
@@ -64,7 +64,7 @@ pub(super) fn scopes_of(
     let mut scopes = BTreeSet::new();
     for name in names {
         match name.parse::<Scope>() {
-            Ok(scope) if scope.is_for_use() && scope != Scope::Use(UseScope::ALL) => {
+            Ok(scope) if scope.is_for_use() && scope != Scope::UseAll => {
                 scopes.insert(scope);
             }
             Ok(_) | Err(_) => mistakes.push(format!(

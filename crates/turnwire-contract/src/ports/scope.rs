@@ -20,8 +20,7 @@ const USE: &str = "use:";
 /// Maximum length of such a scope, in bytes.
 const MAX_USE: usize = 63;
 /// The form of a scope, for the OpenAPI document.
-const PATTERN: &str =
-    "^(runs:read|runs:write|approve|files|metrics|admin|operator|use:(\\*|[A-Za-z0-9._:/-]{1,59}))$";
+const PATTERN: &str = "^(runs:read|runs:write|approve|files|metrics|admin|operator|use:(\\*|[A-Za-z0-9._:/-]{1,59}))$";
 
 /// What a key allows. A key may have several scopes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,9 +41,11 @@ pub enum Scope {
     Operator,
     /// Use the models and tools that name this scope.
     Use(UseScope),
+    /// Use all models and tools: `use:*`.
+    UseAll,
 }
 
-/// A scope of the operator's own: `use:` and a name, or `use:*` for all of them.
+/// A scope of the operator's own: `use:` and a name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UseScope {
     /// The whole text, filled up with zeros.
@@ -53,25 +54,11 @@ pub struct UseScope {
 }
 
 impl UseScope {
-    /// Stands for all scopes of this kind.
-    pub const ALL: Self = Self::everything();
-
-    const fn everything() -> Self {
-        let mut text = [0; MAX_USE];
-        let all = b"use:*";
-        let mut n = 0;
-        while n < all.len() {
-            text[n] = all[n];
-            n += 1;
-        }
-        Self { text, len: 5 }
-    }
-
     fn parse(text: &str) -> Option<Self> {
         let name = text.strip_prefix(USE)?;
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/-".contains(&byte);
         let is_name = !name.is_empty() && name.bytes().all(is_plain);
-        if text.len() > MAX_USE || !(is_name || name == "*") {
+        if text.len() > MAX_USE || !is_name {
             return None;
         }
         let mut kept = [0; MAX_USE];
@@ -102,7 +89,7 @@ impl Scope {
         Self::Metrics,
         Self::Admin,
         Self::Operator,
-        Self::Use(UseScope::ALL),
+        Self::UseAll,
     ];
 
     /// Scopes of a key that names none: everything but the management of keys.
@@ -119,12 +106,13 @@ impl Scope {
             Self::Admin => "admin",
             Self::Operator => "operator",
             Self::Use(own) => own.as_str(),
+            Self::UseAll => "use:*",
         }
     }
 
     /// Whether the scope is one for models and tools.
     pub fn is_for_use(&self) -> bool {
-        matches!(self, Self::Use(_))
+        matches!(self, Self::Use(_) | Self::UseAll)
     }
 }
 

@@ -9,7 +9,7 @@ fn a_scope_is_read_as_it_is_written() {
         assert_eq!(json, format!("\"{text}\""));
         assert_eq!(serde_json::from_str::<Scope>(&json).unwrap(), scope);
     }
-    assert_eq!("use:*".parse(), Ok(Scope::Use(UseScope::ALL)));
+    assert_eq!("use:*".parse(), Ok(Scope::UseAll));
 }
 
 #[test]

@@ -149,6 +149,15 @@ pub trait UsageCounters: Send + Sync {
         &self,
         wanted: &[(UsageSubject, UsageWindow)],
     ) -> Result<Vec<UsageAmounts>, StoreError>;
+
+    /// Returns the holders of a tenant that used something in a window that `at` is in, in the order
+    /// of their names, at most `limit`.
+    async fn holders_of(
+        &self,
+        tenant: &TenantId,
+        at: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError>;
 }
 
 #[cfg(test)]

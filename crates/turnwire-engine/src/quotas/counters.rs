@@ -1,11 +1,11 @@
 //! What this process knows about the use of each subject.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeSet, HashMap, hash_map::Entry},
     time::Duration,
 };
 
-use turnwire_contract::{Timestamp, UsageAmounts, UsageSpan, UsageSubject, UsageWindow};
+use turnwire_contract::{TenantId, Timestamp, UsageAmounts, UsageSpan, UsageSubject, UsageWindow};
 
 /// How far a clock is set back without bringing an old window back.
 const SMALL_STEP: Duration = Duration::from_secs(5);
@@ -92,6 +92,15 @@ impl Counters {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&(UsageSubject, UsageSpan), &Counter)> {
         self.0.iter()
+    }
+
+    /// Returns the holders of keys of a tenant that used something of this process.
+    pub(super) fn holders_of(&self, tenant: &TenantId, now: Timestamp) -> BTreeSet<String> {
+        let in_use = self.0.iter().filter(|((subject, _), counter)| {
+            let used = counter.used() != UsageAmounts::default();
+            subject.tenant == *tenant && used && counter.is_current(now)
+        });
+        in_use.filter_map(|((subject, _), _)| subject.holder.clone()).collect()
     }
 
     /// Forgets windows that are not current, and counters with nothing of this process in them that

@@ -111,6 +111,17 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// Returns its name in the settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RequestsPerMinute => "requests_per_minute",
+            Self::TokensPerMinute => "tokens_per_minute",
+            Self::TokensPerDay => "tokens_per_day",
+            Self::ToolCallsPerDay => "tool_calls_per_day",
+            Self::CostPerMonth => "cost_per_month",
+        }
+    }
+
     /// Returns the span over which it is counted.
     pub fn span(self) -> UsageSpan {
         match self {

@@ -13,6 +13,7 @@
 mod counters;
 mod exchange;
 mod limits;
+mod report;
 
 use std::{
     fmt,
@@ -24,10 +25,14 @@ use tokio::time::Instant;
 use tracing::warn;
 use turnwire_contract::{
     Actor, Event, TenantId, Timestamp, UsageAmounts, UsageCounters, UsageSpan, UsageSubject,
+    UsageWindow,
 };
 
-pub use self::limits::{EXCHANGE_EVERY, Measure, Quota, QuotaOptions};
 use self::{counters::Counters, limits::Rule};
+pub use self::{
+    limits::{EXCHANGE_EVERY, Measure, Quota, QuotaOptions},
+    report::{MAX_REPORTED_HOLDERS, SubjectUsage},
+};
 use crate::{clock_and_ids::ClockAndIds, sync::lock};
 
 /// The quotas of this process.
@@ -71,8 +76,12 @@ pub struct QuotaStatus {
     pub is_of_key: bool,
     /// The limit.
     pub max: u64,
+    /// How much of it is used. May exceed the limit.
+    pub used: u64,
     /// How much of it is left.
     pub remaining: u64,
+    /// The time in which it is counted.
+    pub window: UsageWindow,
     /// Time until the whole quota is there again.
     pub resets_in: Duration,
     /// Whether so much of a budget is used that its owner is to be warned.
@@ -223,6 +232,8 @@ impl Quotas {
                     measure: rule.measure,
                     is_of_key: subject.holder.is_some(),
                     max: rule.max,
+                    used,
+                    window: counter.window,
                     remaining: rule.max.saturating_sub(used),
                     resets_in: counter.window.ends_at.since(now),
                     is_nearly_spent: self.is_nearly(used, rule),

@@ -1,7 +1,7 @@
 //! Limits hold in one process and over several, with a clock that stands still.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
@@ -65,6 +65,23 @@ impl UsageCounters for Shared {
             sum
         };
         Ok(wanted.iter().map(sum).collect())
+    }
+
+    async fn holders_of(
+        &self,
+        tenant: &TenantId,
+        at: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        self.check()?;
+        let rows = lock(&self.rows);
+        let is_current = |window: &UsageWindow| window.starts_at <= at && at < window.ends_at;
+        let theirs = rows
+            .keys()
+            .filter(|(subject, window, _)| subject.tenant == *tenant && is_current(window));
+        let holders: BTreeSet<String> =
+            theirs.filter_map(|(subject, ..)| subject.holder.clone()).collect();
+        Ok(holders.into_iter().take(limit).collect())
     }
 }
 

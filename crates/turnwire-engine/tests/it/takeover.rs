@@ -9,10 +9,12 @@ use std::{
 use async_trait::async_trait;
 use turnwire_contract::{
     Effect, Event, Item, Journal, Model, NewRun, RecordedEvent, RunId, RunOutcome, RunRecords,
-    RunRequest, Scope, Seq, ServerUse, TenantId, Timestamp, Tool, ToolContext, ToolError, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
+    RunRequest, Scope, Seq, ServerUse, TenantId, Timestamp, Tool, ToolContext, ToolError,
+    ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
 };
 use turnwire_engine::{
-    Access, AccessRules, ClockAndIds, EngineParts, MemoryJournal, MemoryRunStore, Runs, ServerAccess, StartError, Toolbox,
+    Access, AccessRules, ClockAndIds, EngineParts, MemoryJournal, MemoryRunStore, Runs,
+    ServerAccess, StartError, Toolbox,
 };
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{FakeServers, FakeTool, TestBench, invariants};
@@ -257,25 +259,40 @@ async fn a_run_keeps_the_scopes_of_its_caller() {
     };
     let delete = ("delete".to_owned(), needs("use:admin"));
     let server = ServerAccess { server: needs("use:crm"), tools: [delete].into() };
-    let access = AccessRules { servers: [("crm".to_owned(), server)].into(), ..AccessRules::default() };
+    let access =
+        AccessRules { servers: [("crm".to_owned(), server)].into(), ..AccessRules::default() };
     let access = Arc::new(access);
-    for (held, expected) in [(&["use:crm"][..], &["find"][..]), (&["use:crm", "use:admin"], &["find", "delete"])] {
-        let servers = FakeServers::default().with("crm", [returns("find", "x"), returns("delete", "x")]);
-        let model = Scripted::new([Turn::new().call("delete", serde_json::json!({})), Turn::new().text("done")]);
+    for (held, expected) in
+        [(&["use:crm"][..], &["find"][..]), (&["use:crm", "use:admin"], &["find", "delete"])]
+    {
+        let servers =
+            FakeServers::default().with("crm", [returns("find", "x"), returns("delete", "x")]);
+        let model = Scripted::new([
+            Turn::new().call("delete", serde_json::json!({})),
+            Turn::new().text("done"),
+        ]);
         let mut request = RunRequest::new("m", vec![Item::user("?")]);
         request.servers = vec![ServerUse::all_of("crm")];
         request.uses = held.iter().map(|name| name.parse().unwrap()).collect();
         let queued = Event::RunQueued { request: Arc::new(request) };
-        let journal: Vec<_> = [queued, Event::RunStarted].into_iter().zip(1..).map(|(event, seq)| {
-            let (run_id, at) = (RunId::new("run_1"), Timestamp::from_micros(0));
-            Arc::new(RecordedEvent { run_id, seq: Seq::new(seq), at, event })
-        }).collect();
-        let runs = engine_of(&journal, EngineParts {
-            any_model: Some(Arc::new(model.clone())),
-            servers: Arc::new(servers),
-            access: Arc::clone(&access),
-            ..EngineParts::default()
-        }).await;
+        let journal: Vec<_> = [queued, Event::RunStarted]
+            .into_iter()
+            .zip(1..)
+            .map(|(event, seq)| {
+                let (run_id, at) = (RunId::new("run_1"), Timestamp::from_micros(0));
+                Arc::new(RecordedEvent { run_id, seq: Seq::new(seq), at, event })
+            })
+            .collect();
+        let runs = engine_of(
+            &journal,
+            EngineParts {
+                any_model: Some(Arc::new(model.clone())),
+                servers: Arc::new(servers),
+                access: Arc::clone(&access),
+                ..EngineParts::default()
+            },
+        )
+        .await;
         let run = runs.take_over(&TenantId::default(), &journal[0].run_id).await.unwrap();
         assert_eq!(run.outcome().await, RunOutcome::Completed);
         let prompts = model.prompts();

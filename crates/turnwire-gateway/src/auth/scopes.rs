@@ -44,12 +44,13 @@ pub(crate) fn needed(method: &Method, path: &str) -> Option<Scope> {
 }
 
 /// Paths under which reading needs `runs:read`, and everything else `runs:write`.
-const OF_RUNS: [&str; 8] = [
+const OF_RUNS: [&str; 9] = [
     "/v1/responses",
     "/v1/runs",
     "/v1/conversations",
     "/v1/models",
     "/v1/mcp_servers",
+    "/v1/usage",
     "/chat/stream",
     "/ai-sdk/chat",
     "/ag-ui/runs",

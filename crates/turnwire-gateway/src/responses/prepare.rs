@@ -277,12 +277,12 @@ async fn find_tools(
                 let ours = app.function(caller, &spec.name).filter(|_| bare.contains(&*spec.name));
                 found.tools.push(ours.unwrap_or_else(|| Arc::new(spec)));
             }
-            RequestedTool::WebSearch { settings, param } => match app
-                .built_in(caller, ToolKind::WebSearch)
-            {
-                Some(spec) => found.tools.push(with_settings(&spec, settings)),
-                None => found.missing.push(param),
-            },
+            RequestedTool::WebSearch { settings, param } => {
+                match app.built_in(caller, ToolKind::WebSearch) {
+                    Some(spec) => found.tools.push(with_settings(&spec, settings)),
+                    None => found.missing.push(param),
+                }
+            }
             RequestedTool::FileSearch { settings } => {
                 check_collections(app, caller, &settings).await?;
                 let spec = app.built_in(caller, ToolKind::FileSearch);

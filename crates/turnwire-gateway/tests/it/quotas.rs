@@ -323,3 +323,81 @@ async fn three_servers_keep_a_rate_together() {
         store.close().await;
     }
 }
+
+async fn read(world: &World, key: &str, path: &str) -> (StatusCode, Value) {
+    let response = world.request(Method::GET, path).bearer_auth(key).send().await.unwrap();
+    (response.status(), response.json().await.unwrap())
+}
+
+/// Everybody sees what their tenant and their key used and have left; a tenant that used nothing
+/// sees nothing of another; whoever manages a tenant sees each key, and nobody else's.
+#[tokio::test]
+async fn usage_is_shown_to_whom_it_belongs() {
+    let quota = |requests| Quota {
+        requests_per_minute: Some(requests),
+        cost_nanos_per_month: Some(2_500_000_000),
+        ..Quota::default()
+    };
+    let options =
+        QuotaOptions { per_tenant: quota(5), per_key: quota(2), ..QuotaOptions::default() };
+    let clock = clock();
+    let world = talkative().quotas(options, &clock).start().await;
+    let usual = [Scope::RunsRead, Scope::RunsWrite];
+    let [one, two] = [new_key(&world, "acme", usual).await, new_key(&world, "acme", usual).await];
+    let stranger = new_key(&world, "other", [Scope::RunsRead, Scope::Admin]).await.text;
+    let admin = new_key(&world, "acme", [Scope::Admin]).await.text;
+    let operator = new_key(&world, "ops", [Scope::Operator]).await.text;
+    for key in [&one, &one, &two] {
+        let done = ask(&world, Some(&key.text), "/v1/responses", &json!({ "input": "?" })).await;
+        assert_eq!(done.status, StatusCode::OK, "{}", done.body);
+    }
+    let line = |of: &str, max: u64, used: u64| {
+        json!({
+            "quota": "requests_per_minute", "of": of, "max": max, "used": used,
+            "remaining": max - used, "since": "2026-11-17T10:49:00Z",
+            "resets_at": "2026-11-17T10:50:00Z",
+        })
+    };
+    let (status, usage) = read(&world, &one.text, "/v1/usage").await;
+    assert_eq!(status, StatusCode::OK, "{usage}");
+    assert_eq!(usage["tenant"], "acme");
+    let quotas = usage["quotas"].as_array().unwrap();
+    assert_eq!(quotas.len(), 4, "{usage:#}");
+    assert!(quotas.contains(&line("tenant", 5, 3)), "{usage:#}");
+    assert!(quotas.contains(&line("key", 2, 2)), "{usage:#}");
+    let cost = quotas.iter().find(|line| line["quota"] == "cost_per_month").unwrap();
+    assert_eq!((&cost["max"], &cost["used"]), (&json!(2.5), &json!(0.0)), "{cost}");
+    assert_eq!(cost["resets_at"], "2026-12-01T00:00:00Z", "{cost}");
+    let (_, usage) = read(&world, &one.text, "/v1/usage").await;
+    assert!(usage["quotas"].as_array().unwrap().contains(&line("tenant", 5, 3)), "reading is free");
+
+    let (_, usage) = read(&world, &stranger, "/v1/usage").await;
+    assert_eq!(usage["tenant"], "other");
+    let used =
+        usage["quotas"].as_array().unwrap().iter().map(|line| line["used"].as_f64().unwrap());
+    assert!(used.sum::<f64>() == 0.0, "{usage:#}");
+    assert!(!usage.to_string().contains("acme"), "{usage:#}");
+
+    let (status, _) = read(&world, &one.text, "/v1/admin/usage").await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    for (key, path) in [(&admin, "/v1/admin/usage"), (&operator, "/v1/admin/usage?tenant=acme")] {
+        let (status, list) = read(&world, key, path).await;
+        assert_eq!(status, StatusCode::OK, "{list}");
+        let lines = list["data"].as_array().unwrap();
+        assert!(lines[0].get("key_id").is_none(), "{list:#}");
+        assert!(lines[0]["quotas"].as_array().unwrap().contains(&line("tenant", 5, 3)), "{list:#}");
+        let of = |key_id: &str| {
+            let found = lines.iter().find(|line| line["key_id"] == key_id);
+            found.unwrap_or_else(|| panic!("{list:#}"))["quotas"].as_array().unwrap().clone()
+        };
+        assert!(of(&one.key_id).contains(&line("key", 2, 2)), "{list:#}");
+        assert!(of(&two.key_id).contains(&line("key", 2, 1)), "{list:#}");
+        assert_eq!(lines.len(), 3, "{list:#}");
+        assert_eq!(lines[1]["name"], "of acme", "{list:#}");
+    }
+    let (status, _) = read(&world, &stranger, "/v1/admin/usage?tenant=acme").await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    let (_, list) = read(&world, &stranger, "/v1/admin/usage").await;
+    assert_eq!(list["data"].as_array().unwrap().len(), 1, "{list:#}");
+    world.close().await;
+}

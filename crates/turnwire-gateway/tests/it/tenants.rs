@@ -40,7 +40,7 @@ pub(crate) async fn new_key(
 }
 
 pub(crate) struct TestKey {
-    key_id: String,
+    pub(crate) key_id: String,
     pub(crate) text: String,
 }
 
@@ -226,7 +226,7 @@ fn accept_tokens(options: &mut AppOptions, provider: &IdentityProvider) {
 }
 
 fn token_of(provider: &IdentityProvider, tenant: &str, scopes: &[Scope], more: Value) -> String {
-    let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+    let scopes: Vec<&str> = scopes.iter().map(Scope::as_str).collect();
     let mut claims =
         provider.claims("turnwire", json!({ "org": tenant, "scope": scopes.join(" ") }));
     claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -50,6 +50,15 @@ async fn nodes_add_up() {
         ];
         let found = one.usage_of(&wanted).await.unwrap();
         assert_eq!(found, [amounts(7), amounts(0), amounts(2), amounts(8)]);
+        let holders = async |tenant: &str, at: i64, limit: usize| {
+            let (tenant, at) = (TenantId::from(tenant), Timestamp::from_micros(at));
+            two.holders_of(&tenant, at, limit).await.unwrap()
+        };
+        one.set_usage("a", &[count(&subject("acme", Some("key_0")), this, 2)]).await.unwrap();
+        assert_eq!(holders("acme", now, 9).await, ["key_0", "key_1"]);
+        assert_eq!(holders("acme", now, 1).await, ["key_0"]);
+        assert!(holders("acme", now + MINUTE, 9).await.is_empty(), "their window is over");
+        assert!(holders("other", now, 9).await.is_empty());
         let many: Vec<UsageCount> =
             (0..1_200).map(|n| count(&subject(&format!("t{n}"), None), this, 1 + n)).collect();
         one.set_usage("a", &many).await.unwrap();
