@@ -188,6 +188,8 @@ impl Bench {
             .with("BILLING_SECRET", &canaries.plant("client secret of an MCP server"))
             .with("WEATHER_AUTHORIZATION", &canaries.plant("header of a function"))
             .with("EMBEDDINGS_KEY", &canaries.plant("key of the embeddings"))
+            .with("SEARCH_KEY", &canaries.plant("key of the web search"))
+            .with("HOOK_SECRET", &hook_secret(&canaries))
             .with("UNUSED_SECRET", &canaries.plant("variable that nothing names"));
         let store = format!("sqlite://{}/runs.db", world.path().display());
         let world = world.with("TURNWIRE_STORE_URL", &store);
@@ -242,6 +244,13 @@ impl Bench {
         self.logs += &done.stdout;
         self.logs += &done.stderr;
     }
+}
+
+/// A secret of a webhook, in the form that providers give it.
+fn hook_secret(canaries: &Canaries) -> String {
+    let secret = STANDARD.encode(canaries.plant("raw secret of a webhook"));
+    canaries.note("secret of a webhook", &secret);
+    format!("whsec_{secret}")
 }
 
 fn settings(canaries: &Canaries, model: &str, mcp: &EchoingMcp) -> String {
@@ -321,6 +330,21 @@ base_url = "{model}"
 model = "e"
 api_key_env = "EMBEDDINGS_KEY"
 
+[web_search]
+provider = "tavily"
+base_url = "http://127.0.0.1:{port}/search"
+api_key_env = "SEARCH_KEY"
+timeout_sec = 5
+
+[[webhooks]]
+url = "http://127.0.0.1:{port}/hook"
+secret_env = "HOOK_SECRET"
+timeout_sec = 5
+
+[oidc]
+issuer = "http://127.0.0.1:{port}/oidc"
+audience = "turnwire"
+
 [[mcp.on_request]]
 url = "{mcp_url}"
 
@@ -345,6 +369,8 @@ async fn no_secret_is_found_anywhere() {
     a_cancelled_turn(&mut bench, &gateway).await;
     requests_that_are_refused(&bench, &gateway).await;
     keys_and_shares(&bench, &gateway).await;
+    a_file_that_is_indexed(&bench, &gateway).await;
+    bench.mcp.wait_for_heads(&["POST /search", "POST /hook", "GET /oidc/"]);
     reading(&bench, &gateway).await;
     let gateway = a_turn_that_is_taken_over(&mut bench, gateway).await;
     reading(&bench, &gateway).await;
@@ -412,8 +438,9 @@ async fn turns_that_end(bench: &Bench, gateway: &Gateway) {
     let mail = json!({ "type": "mcp", "server_label": "mail" });
     let billing = json!({ "type": "mcp", "server_label": "billing" });
     let weather = json!({ "type": "function", "name": "weather" });
-    for tool in ["echo", "fail", "crash", "weather"] {
-        let tools = json!([docs, mail, billing, weather]);
+    let search = json!({ "type": "web_search" });
+    for tool in ["echo", "fail", "crash", "weather", "web_search"] {
+        let tools = json!([docs, mail, billing, weather, search]);
         let body = json!({ "model": "pool", "input": format!("call {tool}"), "tools": tools });
         bench.answers.of(bench.request(gateway, &body)).await;
     }
@@ -518,6 +545,11 @@ async fn requests_that_are_refused(bench: &Bench, gateway: &Gateway) {
         models().header("Proxy-Authorization", format!("Basic {}", plant("proxy authorization"))),
         models().header("X-Hub-Signature-256", format!("sha256={}", plant("signature"))),
         models().bearer_auth(format!("eyJhbGciOiJub25lIn0.{}.x", plant("token without signature"))),
+        // {"alg":"RS256","kid":"k"}, so that the keys of the provider are asked for.
+        models().bearer_auth(format!(
+            "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.e30.{}",
+            plant("signature of a token")
+        )),
         get(&format!("/v1/models?api_key={}", plant("query"))),
         get(&format!("/v1/models?token={}", plant("token in a query"))).bearer_auth(&bench.key),
         get(&format!("/v1/shared/{}", plant("wrong share token"))),
@@ -563,12 +595,39 @@ async fn keys_and_shares(bench: &Bench, gateway: &Gateway) {
     bench.answers.of(gateway.get("/v1/models").bearer_auth(key)).await;
 }
 
+/// A file whose chunks go to the embeddings model, which refuses them.
+async fn a_file_that_is_indexed(bench: &Bench, gateway: &Gateway) {
+    let body = "--x\r\ncontent-disposition: form-data; name=\"purpose\"\r\n\r\nassistants\r\n\
+                --x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\n\
+                Some text.\r\n--x--\r\n";
+    let upload = gateway.client.post(gateway.url("/v1/files")).bearer_auth(&bench.key);
+    let upload = upload.header("content-type", "multipart/form-data; boundary=x").body(body);
+    let file = bench.answers.json_of(upload).await;
+    let body = json!({ "name": "v", "file_ids": [file["id"]] });
+    let store = gateway.post("/v1/vector_stores", &body).bearer_auth(&bench.key);
+    let store = bench.answers.json_of(store).await;
+    assert!(store["id"].is_string(), "{store}");
+    bench.model.wait_for_heads(&["POST /v1/embeddings"]);
+}
+
 /// Everything that can be read.
 async fn reading(bench: &Bench, gateway: &Gateway) {
     let (_, metrics) =
         bench.answers.of(gateway.get("/metrics").bearer_auth(&bench.metrics_token)).await;
     assert!(metrics.contains("turnwire_"), "{metrics}");
-    for path in ["/v1/mcp_servers", "/v1/models", "/healthz", "/readyz", "/openapi.json"] {
+    for path in [
+        "/v1/mcp_servers",
+        "/v1/models",
+        "/healthz",
+        "/readyz",
+        "/openapi.json",
+        "/v1/webhooks/deliveries",
+        "/v1/usage",
+        "/v1/admin/keys",
+        "/v1/admin/audit",
+        "/v1/files",
+        "/v1/vector_stores",
+    ] {
         bench.answers.of(gateway.get(path).bearer_auth(&bench.key)).await;
     }
     let runs = gateway.get("/v1/runs?limit=100").bearer_auth(&bench.key);

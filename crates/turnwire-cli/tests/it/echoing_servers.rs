@@ -42,6 +42,14 @@ impl Shared {
     }
 }
 
+impl Shared {
+    fn wait_for_heads(&self, heads: &[&str]) {
+        for head in heads {
+            self.wait_until(head, |received| received.heads.contains(head));
+        }
+    }
+}
+
 /// A request as it came.
 struct Request {
     head: String,
@@ -135,6 +143,11 @@ impl EchoingModel {
         self.shared.note(|received| received.bodies.clone())
     }
 
+    /// Waits until there was a request that begins with each of these.
+    pub(crate) fn wait_for_heads(&self, heads: &[&str]) {
+        self.shared.wait_for_heads(heads);
+    }
+
     pub(crate) fn wait_for_waiting(&self, n: usize) {
         self.shared.wait_until("request to wait", |received| received.n_hanging >= n);
     }
@@ -150,8 +163,13 @@ fn answer_as_model(shared: &Shared, request: Request) {
     let is_answered = text.contains("\"role\":\"tool\"");
     let after = |word: &str| {
         let (_, rest) = text.split_once(word)?;
-        Some(rest.chars().take_while(char::is_ascii_alphanumeric).collect::<String>())
+        let is_name = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+        Some(rest.chars().take_while(is_name).collect::<String>())
     };
+    if request.path().ends_with("/embeddings") {
+        let body = json!({ "error": { "message": format!("wrong key: {}", request.head) } });
+        return request.answer(401, "application/json", &body.to_string());
+    }
     if let Some(status) = after("refuse ") {
         let message = format!("wrong key: {}", request.head);
         let body = json!({ "error": { "message": message, "code": message, "type": message } });
@@ -168,9 +186,10 @@ fn answer_as_model(shared: &Shared, request: Request) {
         }
         tool = Some("echo".to_owned());
     }
+    let arguments = if tool.as_deref() == Some("web_search") { r#"{"query":"x"}"# } else { "{}" };
     let delta = match tool.filter(|_| !is_answered) {
         Some(name) => json!({ "tool_calls": [{ "index": 0, "id": "call_1", "type": "function",
-            "function": { "name": name, "arguments": "{}" } }] }),
+            "function": { "name": name, "arguments": arguments } }] }),
         None => json!({ "content": "Done." }),
     };
     let finish = if delta.get("content").is_some() { "stop" } else { "tool_calls" };
@@ -205,6 +224,11 @@ impl EchoingMcp {
     /// The heads of all requests.
     pub(crate) fn heads(&self) -> String {
         self.shared.note(|received| received.heads.clone())
+    }
+
+    /// Waits until there was a request that begins with each of these.
+    pub(crate) fn wait_for_heads(&self, heads: &[&str]) {
+        self.shared.wait_for_heads(heads);
     }
 
     pub(crate) fn wait_for_hanging(&self, n: usize) {

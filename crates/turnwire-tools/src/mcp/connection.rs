@@ -196,7 +196,7 @@ impl Connection {
 
     /// Subscribes to changes of the tool list. Needed since protocol version 2026-07-28; earlier
     /// servers send the notifications without a subscription.
-    pub(super) async fn subscribe(&self, tasks: &TaskTracker) {
+    pub(super) async fn subscribe(&self, tasks: &TaskTracker, redactor: &Redactor) {
         let wanted = self.peer.peer_info().is_some_and(|server| {
             let tools = server.capabilities.tools.as_ref();
             server.protocol_version >= ProtocolVersion::V_2026_07_28
@@ -213,7 +213,10 @@ impl Connection {
                     while let Ok(Some(_)) = subscription.next().await {}
                 }));
             }
-            Ok(Err(error)) => debug!(%error, "MCP server does not notify of tool changes"),
+            Ok(Err(error)) => {
+                let error = redactor.error(&error);
+                debug!(%error, "MCP server does not notify of tool changes");
+            }
             Err(_) => debug!("MCP server did not answer the subscription to tool changes"),
         }
     }
@@ -275,7 +278,7 @@ pub(super) async fn open(
     let handler = McpClientHandler::new(client_config(), Arc::clone(router));
     let router = Arc::clone(router);
     let redactor = Arc::clone(redactor);
-    let safely = |error: &dyn std::error::Error| redactor.text(&error_chain(error)).into_owned();
+    let safely = |error: &dyn std::error::Error| redactor.error(error);
     let opened = match transport {
         McpTransport::Stdio { command, args, env, cwd } => {
             let process = ServerProcess::start(
@@ -506,10 +509,4 @@ pub(super) fn is_unauthorized(error: &ServiceError) -> bool {
 
 fn http_error(error: &DynamicTransportError) -> Option<&StreamableHttpError<reqwest::Error>> {
     error.error.downcast_ref()
-}
-
-/// Formats the error and all its causes, for the log.
-pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -19,6 +19,7 @@ use tracing::warn;
 
 use super::{
     options::{Grant, OAuthOptions, SigningAlgorithm},
+    redactor::Redactor,
     tokens::TokenStore,
 };
 use crate::secret::Secret;
@@ -35,12 +36,14 @@ pub(super) struct Authorization {
     url: String,
     options: OAuthOptions,
     pub(super) tokens: TokenStore,
+    redactor: Arc<Redactor>,
 }
 
 impl Authorization {
-    pub(super) fn new(url: &str, options: &OAuthOptions) -> Self {
-        let tokens = TokenStore::new(url, options.token_file.clone());
-        Self { url: url.to_owned(), options: options.clone(), tokens }
+    pub(super) fn new(url: &str, options: &OAuthOptions, redactor: &Arc<Redactor>) -> Self {
+        let tokens = TokenStore::new(url, options.token_file.clone()).telling(redactor);
+        let (url, options) = (url.to_owned(), options.clone());
+        Self { url, options, tokens, redactor: Arc::clone(redactor) }
     }
 
     pub(super) fn options(&self) -> &OAuthOptions {
@@ -77,7 +80,10 @@ impl Authorization {
             Ok(true) => self.configure_stored_client(&mut manager).await?,
             Ok(false) => {}
             // The token may still be valid while the authorization server is unavailable.
-            Err(error) => warn!(%error, "authorization server unavailable"),
+            Err(error) => {
+                let error = self.redactor.error(&error);
+                warn!(%error, "authorization server unavailable");
+            }
         }
         Ok(manager)
     }
@@ -209,6 +215,7 @@ impl CredentialStore for ClientCredentialsTokens {
             return Ok(Some(stored));
         }
         self.authorization.request_token().await.map(Some).inspect_err(|error| {
+            let error = self.authorization.redactor.error(error);
             warn!(%error, "token request failed");
         })
     }

@@ -104,18 +104,83 @@ impl Drop for ServerProcess {
 
 /// Logs the server's stderr, up to the limit.
 async fn log_stderr(label: String, mut stderr: impl AsyncRead + Unpin, redactor: Arc<Redactor>) {
+    let tell = |lines: Vec<String>| {
+        for line in lines {
+            debug!(server = %label, %line, "MCP server stderr");
+        }
+    };
     let mut piece = [0; MAX_LINE_BYTES];
     let mut remaining = MAX_STDERR_BYTES;
+    let mut lines = StderrLines { redactor: &redactor, pending: Vec::new() };
     while let Ok(count @ 1..) = stderr.read(&mut piece).await {
         let Some(text) = piece.get(..count.min(remaining)).filter(|text| !text.is_empty()) else {
             continue;
         };
         remaining -= text.len();
-        for line in String::from_utf8_lossy(text).lines().filter(|line| !line.trim().is_empty()) {
-            debug!(server = %label, line = %redactor.text(line), "MCP server stderr");
-        }
+        tell(lines.push(text));
         if remaining == 0 {
+            tell(lines.cut());
             debug!(server = %label, "MCP server stderr truncated");
         }
     }
+    if remaining > 0 {
+        tell(lines.end());
+    }
 }
+
+/// Turns pieces of stderr into lines without secrets. A piece may end within a secret, so what may be
+/// the beginning of one waits for the next piece.
+struct StderrLines<'a> {
+    redactor: &'a Redactor,
+    /// What comes after the last complete line.
+    pending: Vec<u8>,
+}
+
+impl StderrLines<'_> {
+    fn push(&mut self, piece: &[u8]) -> Vec<String> {
+        self.pending.extend_from_slice(piece);
+        let end = self.pending.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let complete: Vec<u8> = self.pending.drain(..end).collect();
+        let mut lines = self.lines_of(&complete);
+        if self.pending.len() > MAX_LINE_BYTES + self.redactor.longest() {
+            lines.extend(self.cut());
+        }
+        lines
+    }
+
+    /// Returns what is pending, without what may be the beginning of a secret.
+    fn cut(&mut self) -> Vec<String> {
+        let pending = std::mem::take(&mut self.pending);
+        let text = String::from_utf8_lossy(&pending);
+        let text = self.redactor.text(&text);
+        let end = text.len().saturating_sub(self.redactor.longest().saturating_sub(1));
+        let (sure, unsure) = text.split_at(text.floor_char_boundary(end));
+        self.pending = unsure.as_bytes().to_vec();
+        self.lines_of(sure.as_bytes())
+    }
+
+    /// Returns what is pending, because nothing follows it.
+    fn end(&mut self) -> Vec<String> {
+        let pending = std::mem::take(&mut self.pending);
+        self.lines_of(&pending)
+    }
+
+    /// Returns lines without secrets, cut to the size of a log entry.
+    fn lines_of(&self, bytes: &[u8]) -> Vec<String> {
+        let text = String::from_utf8_lossy(bytes);
+        let text = self.redactor.text(&text);
+        let mut lines = Vec::new();
+        for mut line in text.lines().filter(|line| !line.trim().is_empty()) {
+            while !line.is_empty() {
+                let (entry, rest) = line.split_at(line.floor_char_boundary(MAX_LINE_BYTES));
+                lines.push(entry.to_owned());
+                line = rest;
+            }
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+#[path = "process_tests.rs"]
+mod tests;

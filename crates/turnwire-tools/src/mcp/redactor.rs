@@ -5,25 +5,43 @@
 //! anything else sees the message. This is for mistakes: a server that wants to pass a secret on can
 //! encode it.
 
-use std::{borrow::Cow, cmp::Reverse, fmt};
+use std::{
+    borrow::Cow,
+    cmp::Reverse,
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex},
+};
 
 use reqwest::Url;
 use rmcp::{RoleClient, service::RxJsonRpcMessage};
 use serde_json::Value;
 use turnwire_contract::{SecretText, ServerSecrets};
 
-use super::options::{McpServerOptions, McpTransport};
-use crate::secret::is_secret_name;
+use super::options::{Grant, McpServerOptions, McpTransport};
+use crate::{secret::is_secret_name, sync::lock};
 
 /// What stands in the place of a secret.
 const REPLACEMENT: &str = "[secret]";
 /// Minimum length of a secret that is replaced. Shorter texts occur in other meanings.
 const MIN_LENGTH: usize = 8;
+/// Number of tokens that are remembered. A server may still repeat one that was replaced.
+const MAX_LEARNED: usize = 32;
 
 /// The secrets of one server.
 #[derive(Default)]
 pub(super) struct Redactor {
-    secrets: Vec<SecretText>,
+    /// From the settings and the request.
+    fixed: Vec<SecretText>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Tokens that were obtained meanwhile, the oldest first.
+    learned: VecDeque<SecretText>,
+    /// All secrets. Longer ones come first, because a shorter one may be a part of them.
+    all: Arc<[SecretText]>,
 }
 
 impl Redactor {
@@ -32,10 +50,16 @@ impl Redactor {
         let mut redactor = Self::default();
         let named = match &options.transport {
             McpTransport::Stdio { env, .. } => env,
-            McpTransport::Http { url, bearer_token, headers, .. } => {
+            McpTransport::Http { url, bearer_token, headers, oauth } => {
                 redactor.add_url(url);
-                if let Some(token) = bearer_token {
-                    redactor.add(token.reveal());
+                let client_secret = oauth.as_ref().and_then(|oauth| oauth.client_secret.as_ref());
+                for secret in bearer_token.iter().chain(client_secret) {
+                    redactor.add(secret.reveal());
+                }
+                if let Some(Grant::ClientCredentialsWithKey { key, .. }) =
+                    oauth.as_ref().map(|oauth| &oauth.grant)
+                {
+                    redactor.add_key(key.reveal());
                 }
                 headers
             }
@@ -46,7 +70,46 @@ impl Redactor {
         for (_, value) in supplied.into_iter().flat_map(ServerSecrets::headers) {
             redactor.add(value.reveal());
         }
+        redactor.sort();
         redactor
+    }
+
+    /// Adds a token that was obtained for the server.
+    pub(super) fn learn(&self, token: &str) {
+        let mut known = lock(&self.known);
+        let is_known = known.all.iter().any(|secret| secret.reveal() == token);
+        if is_known || token.len() < MIN_LENGTH {
+            return;
+        }
+        known.learned.push_back(SecretText::new(token));
+        if known.learned.len() > MAX_LEARNED {
+            known.learned.pop_front();
+        }
+        drop(known);
+        self.sort();
+    }
+
+    fn sort(&self) {
+        let mut known = lock(&self.known);
+        let mut all: Vec<SecretText> = self.fixed.iter().chain(&known.learned).cloned().collect();
+        all.sort_by_key(|secret| Reverse(secret.reveal().len()));
+        known.all = all.into();
+    }
+
+    fn all(&self) -> Arc<[SecretText]> {
+        Arc::clone(&lock(&self.known).all)
+    }
+
+    /// Length of the longest secret, in bytes.
+    pub(super) fn longest(&self) -> usize {
+        self.all().first().map_or(0, |secret| secret.reveal().len())
+    }
+
+    /// Adds the lines of a private key in PEM.
+    fn add_key(&mut self, key: &str) {
+        for line in key.lines().filter(|line| !line.starts_with("-----")) {
+            self.add(line);
+        }
     }
 
     /// Adds the password and the query of a URL, which errors of the connection contain.
@@ -59,7 +122,7 @@ impl Redactor {
     }
 
     /// Adds the value of a header: without its scheme if it has one, otherwise as a whole and by its
-    /// cookies. Longer texts are replaced first, because a shorter one may be a part of them.
+    /// cookies.
     fn add(&mut self, value: &str) {
         let value = value.trim();
         let parts = match value.split_once(' ') {
@@ -70,19 +133,19 @@ impl Redactor {
             }
         };
         let parts = parts.into_iter().filter(|part| part.len() >= MIN_LENGTH);
-        self.secrets.extend(parts.map(SecretText::new));
-        self.secrets.sort_by_key(|secret| Reverse(secret.reveal().len()));
+        self.fixed.extend(parts.map(SecretText::new));
     }
 
     /// Returns the text without the secrets.
     pub(super) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut text = Cow::Borrowed(text);
-        for secret in &self.secrets {
-            if text.contains(secret.reveal()) {
-                text = Cow::Owned(text.replace(secret.reveal(), REPLACEMENT));
-            }
-        }
-        text
+        without(&self.all(), text)
+    }
+
+    /// Returns an error of the protocol library and its causes without the secrets, for the log.
+    pub(super) fn error(&self, error: &dyn std::error::Error) -> String {
+        let causes = std::iter::successors(Some(error), |error| error.source());
+        let text = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        self.text(&text).into_owned()
     }
 
     /// Returns the message without the secrets; `None` if it is no message without them.
@@ -90,47 +153,59 @@ impl Redactor {
         &self,
         message: RxJsonRpcMessage<RoleClient>,
     ) -> Option<RxJsonRpcMessage<RoleClient>> {
-        if self.secrets.is_empty() {
+        let secrets = self.all();
+        if secrets.is_empty() {
             return Some(message);
         }
         let mut value = serde_json::to_value(&message).ok()?;
-        if !self.clean(&mut value) {
+        if !clean(&secrets, &mut value) {
             return Some(message);
         }
         serde_json::from_value(value).ok()
     }
+}
 
-    /// Replaces the secrets in all texts and names. Returns whether there were any.
-    fn clean(&self, value: &mut Value) -> bool {
-        match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => false,
-            Value::String(text) => match self.text(text) {
-                Cow::Borrowed(_) => false,
-                Cow::Owned(cleaned) => {
-                    *text = cleaned;
-                    true
-                }
-            },
-            Value::Array(list) => {
-                let mut found = false;
-                for value in list {
-                    found |= self.clean(value);
-                }
-                found
+fn without<'a>(secrets: &[SecretText], text: &'a str) -> Cow<'a, str> {
+    let mut text = Cow::Borrowed(text);
+    for secret in secrets {
+        if text.contains(secret.reveal()) {
+            text = Cow::Owned(text.replace(secret.reveal(), REPLACEMENT));
+        }
+    }
+    text
+}
+
+/// Replaces the secrets in all texts and names. Returns whether there were any.
+fn clean(secrets: &[SecretText], value: &mut Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => match without(secrets, text) {
+            Cow::Borrowed(_) => false,
+            Cow::Owned(cleaned) => {
+                *text = cleaned;
+                true
             }
-            Value::Object(fields) => {
-                let mut found = false;
-                for value in fields.values_mut() {
-                    found |= self.clean(value);
-                }
-                if fields.keys().any(|name| matches!(self.text(name), Cow::Owned(_))) {
-                    let named = std::mem::take(fields).into_iter();
-                    *fields =
-                        named.map(|(name, value)| (self.text(&name).into_owned(), value)).collect();
-                    found = true;
-                }
-                found
+        },
+        Value::Array(list) => {
+            let mut found = false;
+            for value in list {
+                found |= clean(secrets, value);
             }
+            found
+        }
+        Value::Object(fields) => {
+            let mut found = false;
+            for value in fields.values_mut() {
+                found |= clean(secrets, value);
+            }
+            if fields.keys().any(|name| matches!(without(secrets, name), Cow::Owned(_))) {
+                let named = std::mem::take(fields).into_iter();
+                *fields = named
+                    .map(|(name, value)| (without(secrets, &name).into_owned(), value))
+                    .collect();
+                found = true;
+            }
+            found
         }
     }
 }
@@ -142,7 +217,7 @@ fn is_token(value: &str) -> bool {
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redactor").field("n_secrets", &self.secrets.len()).finish()
+        f.debug_struct("Redactor").field("n_secrets", &self.all().len()).finish()
     }
 }
 

@@ -83,3 +83,25 @@ fn secrets_of_the_settings_are_known_by_their_names() {
     assert_eq!(redactor.text("canary-env in /var/data"), "[secret] in /var/data");
     assert!(!format!("{redactor:?}").contains("canary"));
 }
+
+/// A12: the secret of an OAuth client and the tokens that it gets are replaced, and so is a token
+/// that was replaced by another one.
+#[test]
+fn tokens_and_client_secrets_are_replaced() {
+    let oauth = crate::mcp::OAuthOptions {
+        client_secret: Some(crate::Secret::new("canary-client")),
+        ..Default::default()
+    };
+    let redactor =
+        Redactor::new(&McpServerOptions::http("https://example.com").with_oauth(oauth), None);
+    assert_eq!(redactor.text("canary-client"), "[secret]");
+    redactor.learn("canary-token-1");
+    redactor.learn("canary-token-12");
+    redactor.learn("short");
+    assert_eq!(redactor.text("canary-token-12 canary-token-1 short"), "[secret] [secret] short");
+    for n in 0..100 {
+        redactor.learn(&format!("another-token-{n}"));
+    }
+    assert_eq!(redactor.text("canary-client another-token-99"), "[secret] [secret]");
+    assert_eq!(redactor.all().len(), 1 + MAX_LEARNED);
+}

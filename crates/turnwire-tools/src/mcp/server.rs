@@ -28,7 +28,7 @@ use turnwire_contract::{
 use super::{
     connection::{
         Connection, Handshake, HttpAccess, OpenError, Service, ToolSpecs, challenge_of,
-        error_chain, is_unauthorized, open,
+        is_unauthorized, open,
     },
     oauth::Authorization,
     options::{McpServerOptions, McpTransport},
@@ -125,7 +125,7 @@ impl Server {
         let redactor = Arc::new(Redactor::new(&options, by_request.secrets.as_ref()));
         let authorization = match &options.transport {
             McpTransport::Http { url, oauth: Some(oauth), .. } => {
-                Some(Authorization::new(url, oauth))
+                Some(Authorization::new(url, oauth, &redactor))
             }
             McpTransport::Http { .. } | McpTransport::Stdio { .. } => None,
         };
@@ -324,7 +324,7 @@ impl Server {
         let connection = Arc::new(Connection::new(&service, router, self.closing.child_token()));
         self.tasks.spawn(Arc::clone(self).supervise(service, Arc::clone(&connection)));
         let ready = async {
-            connection.subscribe(&self.tasks).await;
+            connection.subscribe(&self.tasks, &self.redactor).await;
             self.list_tools(&connection).await
         };
         let ready = timeout_at(until, ready).await.unwrap_or_else(|_| Err(self.timed_out()));
@@ -440,8 +440,7 @@ impl Server {
     }
 
     fn list_failed(&self, error: &ServiceError) -> ToolError {
-        let why = error_chain(error);
-        let why = self.redactor.text(&why);
+        let why = self.redactor.error(error);
         warn!(server = %self.label, error = %why, "MCP tools not listed");
         self.note_challenge(error);
         if is_unauthorized(error) {

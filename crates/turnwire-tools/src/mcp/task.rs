@@ -138,6 +138,7 @@ impl McpTool {
                     let responses = input_responses(&self.server.label, requests, context).await?;
                     let update = UpdateTaskParams::new(id, responses);
                     if let Err(error) = connection.peer.update_task(update).await {
+                        let error = self.server.redactor.error(&error);
                         debug!(%error, "MCP server did not accept the input");
                     }
                     (Some(connection), MIN_POLL_INTERVAL)
@@ -239,6 +240,7 @@ impl McpTool {
                 connection.peer.send_request(request).await.map(drop)
             };
             if let Err(error) = result {
+                let error = self.server.redactor.error(&error);
                 debug!(%error, "MCP task not cancelled");
             }
         };

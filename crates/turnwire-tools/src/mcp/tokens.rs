@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
+use super::redactor::Redactor;
 use crate::sync::lock;
 
 /// Maximum time to wait for another process that refreshes the same tokens.
@@ -47,6 +48,8 @@ struct StoredLogin {
 pub(super) struct TokenStore {
     server: Arc<str>,
     storage: Arc<Storage>,
+    /// Is told every token, so that none is repeated.
+    redactor: Option<Arc<Redactor>>,
 }
 
 enum Storage {
@@ -64,7 +67,12 @@ impl TokenStore {
     /// The tokens for `server`, in `file` or in memory.
     pub(super) fn new(server: &str, file: Option<PathBuf>) -> Self {
         let storage = file.map_or_else(|| Storage::Memory(Box::default()), Storage::File);
-        Self { server: server.into(), storage: Arc::new(storage) }
+        Self { server: server.into(), storage: Arc::new(storage), redactor: None }
+    }
+
+    /// Tells `redactor` every token.
+    pub(super) fn telling(self, redactor: &Arc<Redactor>) -> Self {
+        Self { redactor: Some(Arc::clone(redactor)), ..self }
     }
 
     /// Stores the client secret issued by the authorization server.
@@ -116,6 +124,7 @@ impl TokenStore {
         let mut stored = self.read()?;
         change(&mut stored);
         self.server.as_ref().clone_into(&mut stored.server);
+        self.tell(&stored);
         match &*self.storage {
             Storage::File(path) => write(path, &serde_json::to_vec_pretty(&stored)?),
             Storage::Memory(memory) => {
@@ -131,7 +140,26 @@ impl TokenStore {
             Storage::File(path) => read(path)?,
             Storage::Memory(memory) => lock(memory).stored.clone(),
         };
-        Ok(if *stored.server == *self.server { stored } else { StoredLogin::default() })
+        if *stored.server != *self.server {
+            return Ok(StoredLogin::default());
+        }
+        self.tell(&stored);
+        Ok(stored)
+    }
+
+    fn tell(&self, stored: &StoredLogin) {
+        let Some(redactor) = &self.redactor else { return };
+        let credentials = stored.credentials.as_ref();
+        let tokens = credentials.and_then(|credentials| credentials.token_response.as_ref());
+        // The JSON response of the authorization server.
+        let tokens = tokens.and_then(|tokens| serde_json::to_value(tokens).ok());
+        let tokens = tokens.unwrap_or_default();
+        let tokens = ["access_token", "refresh_token", "id_token"]
+            .into_iter()
+            .filter_map(|name| tokens.get(name)?.as_str());
+        for secret in tokens.chain(stored.client_secret.as_deref()) {
+            redactor.learn(secret);
+        }
     }
 }
 

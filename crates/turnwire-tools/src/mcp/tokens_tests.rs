@@ -95,3 +95,22 @@ async fn a_broken_file_is_an_error_without_its_content() {
     let error = TokenStore::new(SERVER, Some(file)).load().await.unwrap_err().to_string();
     assert!(!error.contains("secret"), "{error}");
 }
+
+/// A12: whatever is stored or read is known to the redactor.
+#[tokio::test]
+async fn the_redactor_knows_every_token() {
+    let (_folder, file) = in_folder();
+    let redactor = std::sync::Arc::new(super::Redactor::default());
+    let known = |text: &str| redactor.text(text) == "[secret]";
+    let store = TokenStore::new(SERVER, Some(file.clone())).telling(&redactor);
+    store.save(credentials("canary-stored")).await.unwrap();
+    assert!(known("canary-stored"));
+    store.store_secret(Some("canary-client".to_owned())).unwrap();
+    assert!(known("canary-client"));
+    // Another process logs in.
+    let other = TokenStore::new(SERVER, Some(file));
+    other.save(credentials("canary-of-another")).await.unwrap();
+    assert!(!known("canary-of-another"));
+    store.load().await.unwrap();
+    assert!(known("canary-of-another"));
+}

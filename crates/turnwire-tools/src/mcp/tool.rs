@@ -17,9 +17,8 @@ use tracing::{debug, warn};
 use turnwire_contract::{Tool, ToolContext, ToolError, ToolSpec};
 
 use super::{
-    connection::{
-        Connection, FailureImpact, error_chain, http_status_of, is_unauthorized, was_not_delivered,
-    },
+    connection::{Connection, FailureImpact, http_status_of, is_unauthorized, was_not_delivered},
+    redactor::Redactor,
     result::limited,
     router::{PendingCall, Progress},
     server::Server,
@@ -78,7 +77,8 @@ impl McpTool {
         context: &ToolContext,
     ) -> Result<ServerResult, NoResponse> {
         let (peer, id) = (handle.peer.clone(), Some(handle.id.clone()));
-        let mut cancel_on_drop = CancelOnDrop { peer, id, tasks: &self.server.tasks };
+        let (tasks, redactor) = (&self.server.tasks, &*self.server.redactor);
+        let mut cancel_on_drop = CancelOnDrop { peer, id, tasks, redactor };
         let mut response = handle.rx;
         let mut questions = FuturesUnordered::new();
         let mut next_report = Instant::now();
@@ -143,8 +143,7 @@ impl McpTool {
             let message = limited(error.message.trim());
             return ToolError::failed(format!("the server `{label}` refused the call: {message}"));
         }
-        let why = error_chain(&error);
-        let why = self.server.redactor.text(&why);
+        let why = self.server.redactor.error(&error);
         warn!(server = %label, tool = %name, error = %why, "MCP call failed");
         self.server.note_challenge(&error);
         let impact = self.handle_failure(&error, connection);
@@ -182,6 +181,7 @@ struct CancelOnDrop<'a> {
     peer: Peer<RoleClient>,
     id: Option<RequestId>,
     tasks: &'a TaskTracker,
+    redactor: &'a Redactor,
 }
 
 impl CancelOnDrop<'_> {
@@ -190,7 +190,10 @@ impl CancelOnDrop<'_> {
         let sending = self.peer.send_notification(cancellation(id, reason).into());
         match timeout(CANCEL_TIMEOUT, sending).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => debug!(%error, "MCP cancellation failed"),
+            Ok(Err(error)) => {
+                let error = self.redactor.error(&error);
+                debug!(%error, "MCP cancellation failed");
+            }
             Err(_) => debug!("MCP cancellation timed out"),
         }
     }
