@@ -86,7 +86,9 @@ pub use memory::{
     MemoryShares,
 };
 pub use policy::ApprovalPolicy;
-pub use quotas::{Measure, Quota, QuotaAnswer, QuotaOptions, QuotaStatus, Quotas, SubjectUsage};
+pub use quotas::{
+    Measure, Quota, QuotaAnswer, QuotaOptions, QuotaStatus, Quotas, RunSlot, SubjectUsage,
+};
 pub use run_changes::RunChange;
 pub use run_state::{RunState, Step};
 pub use runs::{DeleteError, EngineParts, RunHandle, Runs, StartError, StartOptions};

@@ -13,6 +13,7 @@ use turnwire_contract::{
 use crate::{
     failures,
     live_run::{LiveRun, StoreFailure},
+    quotas::Users,
     run_loop::persist_end,
     run_state::RunState,
     runs::{RunHandle, Runs, StartError},
@@ -134,7 +135,9 @@ impl Runs {
         run.record_all(owed).await?;
         self.apply_commands_for(&run).await?;
         let events = parts.journal.read(run.tenant(), run.id(), Seq::START).await?;
-        Ok(self.work_on(run, model, events, None))
+        let users = Users::new(run.tenant(), record.request.asked_by.as_deref());
+        let slot = self.0.quotas.hold_taken_over(&users);
+        Ok(self.work_on(run, model, events, Some(Arc::new(slot))))
     }
 
     /// Returns the outcome if the run must end now. Fails if this worker lacks something that the

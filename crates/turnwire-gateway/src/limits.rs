@@ -142,12 +142,14 @@ pub const COUNTED: [&str; 27] = [
 ];
 
 /// The settings of all quotas that are counted.
-pub const COUNTED_QUOTAS: [&str; 5] = [
+pub const COUNTED_QUOTAS: [&str; 7] = [
     "quotas.requests_per_minute",
     "quotas.tokens_per_minute",
     "quotas.tokens_per_day",
     "quotas.tool_calls_per_day",
     "quotas.cost_per_month",
+    "quotas.runs_at_once",
+    "quotas.stored_bytes",
 ];
 
 /// The setting of the limit that an error code stands for.

@@ -1,7 +1,5 @@
 //! Headers of quotas.
 
-use turnwire_contract::{Timestamp, UsageSpan};
-
 use super::*;
 
 fn status(measure: Measure, max: u64, remaining: u64) -> QuotaStatus {
@@ -11,7 +9,7 @@ fn status(measure: Measure, max: u64, remaining: u64) -> QuotaStatus {
         max,
         used: max - remaining,
         remaining,
-        window: UsageSpan::Minute.window(Timestamp::from_micros(0)),
+        window: None,
         resets_in: Duration::from_millis(61_500),
         is_nearly_spent: false,
     }

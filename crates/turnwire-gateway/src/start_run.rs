@@ -9,7 +9,7 @@ use tracing::{error, warn};
 use turnwire_contract::{
     AuditAction, AuditLog, AuditQuery, RequestKey, RunId, RunRequest, TenantId,
 };
-use turnwire_engine::{Measure, QuotaStatus, RunHandle, StartError, StartOptions};
+use turnwire_engine::{Measure, QuotaStatus, RunHandle, RunSlot, StartError, StartOptions};
 
 use crate::{api_error::ApiError, app::App, auth::Caller, quota_headers::whole_seconds};
 
@@ -66,8 +66,9 @@ impl App {
         let n_live = || self.runs().n_live();
         let admitted = self.admission().admit_run_soon(caller.tenant(), caller.key(), n_live);
         let permit = admitted.await?;
+        let slot = self.hold_by_quota(caller).await?;
         self.admit_by_quota(caller).await?;
-        let options = StartOptions { permit: Some(Arc::new(permit)), ..options };
+        let options = StartOptions { permit: Some(Arc::new((permit, slot))), ..options };
         let started = self.runs().start_with(run, options).await;
         if !started.as_ref().is_ok_and(|handle| !handle.already_existed()) {
             let actor = caller.actor().map(|actor| &**actor);
@@ -79,6 +80,13 @@ impl App {
             Ok(_) | Err(_) => {}
         }
         Ok(started?)
+    }
+
+    /// Holds a place for a run, unless its tenant or key has as many as it may have at once.
+    async fn hold_by_quota(&self, caller: &Caller) -> Result<RunSlot, ApiError> {
+        let actor = caller.actor().map(|actor| &**actor);
+        let held = self.runs().quotas().hold_run(caller.tenant(), actor).await;
+        held.map_err(|reached| used_up(&reached))
     }
 
     /// Counts a request, unless a quota of its tenant or key is used up.
@@ -154,7 +162,7 @@ impl App {
 }
 
 /// The error for a quota that is used up.
-fn used_up(status: &QuotaStatus) -> ApiError {
+pub(crate) fn used_up(status: &QuotaStatus) -> ApiError {
     let whose = if status.is_of_key { "key" } else { "tenant" };
     let seconds = whole_seconds(status.resets_in);
     let (what, setting) = match status.measure {
@@ -162,6 +170,22 @@ fn used_up(status: &QuotaStatus) -> ApiError {
         Measure::TokensPerMinute => ("tokens per minute", "quotas.tokens_per_minute"),
         Measure::TokensPerDay => ("tokens per day", "quotas.tokens_per_day"),
         Measure::ToolCallsPerDay => ("tool calls per day", "quotas.tool_calls_per_day"),
+        Measure::RunsAtOnce => {
+            let message =
+                format!("The {whose} has {} runs, and may have no more at once.", status.max);
+            let error =
+                ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message);
+            return error.limited_by("quotas.runs_at_once").retry_after(seconds);
+        }
+        Measure::StoredBytes => {
+            let message = format!(
+                "The {whose} may store {} bytes of files. Delete some, or ask the operator of this \
+                 server to raise it.",
+                status.max
+            );
+            let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "insufficient_quota", message);
+            return error.limited_by("quotas.stored_bytes");
+        }
         Measure::CostPerMonth => {
             let message = format!(
                 "The {whose} has spent its budget for this month. Ask the operator of this server \

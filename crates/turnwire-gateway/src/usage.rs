@@ -2,6 +2,8 @@
 //!
 //! Everybody may see their own tenant and key. Whoever manages a tenant sees each of its keys.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use turnwire_contract::{TenantId, Timestamp};
@@ -56,12 +58,14 @@ struct QuotaLine {
     /// How much of it is left.
     #[schema(value_type = f64)]
     remaining: Amount,
-    /// Since when it is counted.
-    #[schema(value_type = String, format = DateTime)]
-    since: Timestamp,
+    /// Since when it is counted, if it is counted over time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
     /// When it begins anew.
-    #[schema(value_type = String, format = DateTime)]
-    resets_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    resets_at: Option<Timestamp>,
 }
 
 impl From<QuotaStatus> for QuotaLine {
@@ -73,8 +77,8 @@ impl From<QuotaStatus> for QuotaLine {
             max: amount(status.max),
             used: amount(status.used),
             remaining: amount(status.remaining),
-            since: status.window.starts_at,
-            resets_at: status.window.ends_at,
+            since: status.window.map(|window| window.starts_at),
+            resets_at: status.window.map(|window| window.ends_at),
         }
     }
 }
@@ -99,11 +103,33 @@ struct Usage {
     tag = "usage",
     responses((status = 200, description = "The quotas of the caller", body = Usage))
 )]
-async fn own(State(app): State<App>, caller: Caller) -> Json<Usage> {
-    let actor = caller.actor().map(|actor| &**actor);
-    let quotas = app.runs().quotas().report(caller.tenant(), actor).await;
+async fn own(State(app): State<App>, caller: Caller) -> Result<Json<Usage>, ApiError> {
+    let (actor, tenant) = (caller.actor().map(|actor| &**actor), caller.tenant());
+    let mut quotas = app.runs().quotas().report(tenant, actor).await;
+    quotas.extend(app.stored_bytes(tenant).await?);
     let quotas = quotas.into_iter().map(QuotaLine::from).collect();
-    Json(Usage { object: "usage", tenant: caller.tenant().to_string(), quotas })
+    Ok(Json(Usage { object: "usage", tenant: tenant.to_string(), quotas }))
+}
+
+impl App {
+    /// Where the quota of stored bytes of a tenant stands, if there is one.
+    pub(crate) async fn stored_bytes(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<Option<QuotaStatus>, ApiError> {
+        let Some(max) = self.runs().quotas().max_stored_bytes(tenant) else { return Ok(None) };
+        let used = self.library().stored_bytes(tenant).await?;
+        Ok(Some(QuotaStatus {
+            measure: Measure::StoredBytes,
+            is_of_key: false,
+            max,
+            used,
+            remaining: max.saturating_sub(used),
+            window: None,
+            resets_in: Duration::ZERO,
+            is_nearly_spent: false,
+        }))
+    }
 }
 
 /// What a tenant used, or one of its keys.
@@ -156,7 +182,10 @@ async fn by_key(
 ) -> Result<Json<UsageList>, ApiError> {
     let admin = Admin::new(&caller)?;
     let tenant = admin.tenant(checked_name("tenant", params.tenant)?.map(TenantId::new))?;
-    let report = app.runs().quotas().report_by_holder(&tenant).await?;
+    let mut report = app.runs().quotas().report_by_holder(&tenant).await?;
+    if let Some(usage) = report.first_mut() {
+        usage.quotas.extend(app.stored_bytes(&tenant).await?);
+    }
     let keys = app.runs().api_keys().list_keys(Some(&tenant)).await?;
     let name_of =
         |id: &String| keys.iter().find(|key| key.key_id == *id).map(|key| key.name.clone());

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use turnwire_contract::{
     Created, JournalError, NewRun, RequestKey, RunId, RunProgress, RunSummary, StoreError,
+    UsageSubject,
 };
 
 use crate::{
@@ -81,6 +82,7 @@ impl Store {
                 input_text: RunSummary::text_of(&run.request),
                 tools: summary.tools,
                 n_calls: summary.n_calls,
+                holder: holder_column(run),
             }),
         };
         // Set before the append, as for every other append.
@@ -197,6 +199,12 @@ fn model_column(run: &NewRun) -> String {
     run.request.model.replace('\0', "")
 }
 
+/// Who asked for the run, as for quotas.
+fn holder_column(run: &NewRun) -> Option<String> {
+    let actor = run.request.asked_by.as_deref()?;
+    UsageSubject::holder(&run.request.tenant, actor)?.holder.map(|holder| holder.replace('\0', ""))
+}
+
 fn name_of(run_id: &RunId) -> String {
     format!("run `{run_id}`")
 }
@@ -223,8 +231,9 @@ struct RunLinks<'a> {
 fn insert_run(dialect: &Dialect) -> String {
     format!(
         "insert into runs (id, tenant, created_at, request, conversation_id, history_upto,
-                           continues, worker, model, input_text, tools, n_calls, changed_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, {})",
+                           continues, worker, model, input_text, tools, n_calls, holder,
+                           changed_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, {})",
         dialect.now
     )
 }
@@ -237,6 +246,7 @@ struct EncodedRun<'a> {
     request: String,
     model: String,
     text: String,
+    holder: Option<String>,
     /// What a list says about the first events.
     summary: SummaryColumns,
     rows: Vec<EventRow>,
@@ -250,7 +260,8 @@ impl<'a> EncodedRun<'a> {
         let request = encode(&*run.request)?;
         let (model, text) = (model_column(run), RunSummary::text_of(&run.request));
         let summary = SummaryColumns::of(&RunProgress::after(&run.beginning));
-        Ok(Self { run, request, model, text, summary, rows, tag: new_tag() })
+        let holder = holder_column(run);
+        Ok(Self { run, request, model, text, holder, summary, rows, tag: new_tag() })
     }
 
     /// Returns the result for the created run.
@@ -294,7 +305,7 @@ impl<'a> EncodedRun<'a> {
         Ok(())
     }
 
-    fn values<'v>(&'v self, links: &'v RunLinks<'_>, worker: &'v str) -> [Value<'v>; 12] {
+    fn values<'v>(&'v self, links: &'v RunLinks<'_>, worker: &'v str) -> [Value<'v>; 13] {
         [
             Value::Text(self.run.run_id.as_str()),
             Value::Tenant(&self.run.request.tenant),
@@ -308,6 +319,7 @@ impl<'a> EncodedRun<'a> {
             Value::Text(&self.text),
             Value::Text(&self.summary.tools),
             Value::Integer(self.summary.n_calls),
+            Value::OptionalText(self.holder.as_deref()),
         ]
     }
 

@@ -89,6 +89,27 @@ impl UsageCounters for Store {
         Ok(found)
     }
 
+    async fn runs_of_others(&self, wanted: &[UsageSubject]) -> Result<Vec<u64>, StoreError> {
+        let sql = format!(
+            "select cast(count(r.id) as bigint) from {} left join runs r
+                 on r.tenant = zipped.c1 and r.state = 'active' and r.worker <> $1
+                 and (zipped.c2 = '' or r.holder = zipped.c2)
+             group by zipped.n order by zipped.n",
+            self.0.database.dialect().zip(&["$2", "$3"])
+        );
+        let mut found = Vec::with_capacity(wanted.len());
+        for wanted in wanted.chunks(AT_ONCE) {
+            let mut columns = Columns::<2>::default();
+            for UsageSubject { tenant, holder } in wanted {
+                columns.push([tenant.as_str().to_owned(), holder.clone().unwrap_or_default()]);
+            }
+            for row in &columns.ask(self, &sql, Some(&self.0.worker)).await? {
+                found.push(u64::try_from(row.integer(0)?).unwrap_or(0));
+            }
+        }
+        Ok(found)
+    }
+
     async fn holders_of(
         &self,
         tenant: &TenantId,

@@ -35,6 +35,8 @@ pub(super) struct RawQuota {
     tokens_per_day: Option<NonZeroU64>,
     tool_calls_per_day: Option<NonZeroU64>,
     cost_per_month: Option<f64>,
+    runs_at_once: Option<NonZeroU64>,
+    stored_bytes: Option<NonZeroU64>,
 }
 
 impl RawTable for RawQuota {
@@ -44,6 +46,8 @@ impl RawTable for RawQuota {
         "tokens_per_day",
         "tool_calls_per_day",
         "cost_per_month",
+        "runs_at_once",
+        "stored_bytes",
     ];
 }
 
@@ -53,6 +57,10 @@ pub(super) fn quotas(table: Table, mistakes: &mut Vec<String>) -> QuotaOptions {
     let warn_at_percent = raw.warn_at.map(|share| percent(share, mistakes));
     let per_tenant = quota("quotas.per_tenant", raw.per_tenant, mistakes);
     let per_key = quota("quotas.per_key", raw.per_key, mistakes);
+    if per_key.stored_bytes.is_some() {
+        let why = "files belong to their tenant, not to a key; set it for tenants";
+        mistakes.push(format!("quotas.per_key.stored_bytes: {why}"));
+    }
     let tenants = table_of("quotas.tenants", raw.tenants, mistakes).unwrap_or_default();
     let mut of_tenants = usual.tenants;
     for (name, value) in tenants {
@@ -82,6 +90,8 @@ fn quota(path: &str, value: Option<Value>, mistakes: &mut Vec<String>) -> Quota 
         tokens_per_day: raw.tokens_per_day.map(NonZeroU64::get),
         tool_calls_per_day: raw.tool_calls_per_day.map(NonZeroU64::get),
         cost_nanos_per_month: cost.flatten(),
+        runs_at_once: raw.runs_at_once.map(NonZeroU64::get),
+        stored_bytes: raw.stored_bytes.map(NonZeroU64::get),
     }
 }
 

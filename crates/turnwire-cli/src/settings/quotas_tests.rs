@@ -15,7 +15,7 @@ fn every_quota_is_read() {
     assert!(demo_settings("", &[]).unwrap().quotas.is_empty());
     let text = "[quotas]\nwarn_at = 0.5\n\
         [quotas.per_tenant]\nrequests_per_minute = 1\ntokens_per_minute = 2\ntokens_per_day = 3\n\
-        tool_calls_per_day = 4\ncost_per_month = 5.5\n\
+        tool_calls_per_day = 4\ncost_per_month = 5.5\nruns_at_once = 8\nstored_bytes = 9\n\
         [quotas.per_key]\nrequests_per_minute = 6\n\
         [quotas.tenants.acme]\ncost_per_month = 7\n";
     let read = demo_settings(text, &[]).unwrap().quotas;
@@ -25,6 +25,8 @@ fn every_quota_is_read() {
         tokens_per_day: Some(3),
         tool_calls_per_day: Some(4),
         cost_nanos_per_month: Some(5_500_000_000),
+        runs_at_once: Some(8),
+        stored_bytes: Some(9),
     };
     let acme = Quota { cost_nanos_per_month: Some(7_000_000_000), ..Quota::default() };
     let expected = QuotaOptions {
@@ -51,6 +53,12 @@ fn every_quota_is_explained() {
 /// A quota is a number and not nothing: 0 could mean that nobody may, or that everybody may.
 #[test]
 fn what_is_wrong_is_told() {
+    check_mistakes(
+        "[quotas.per_key]\nstored_bytes = 5\n",
+        &[],
+        &["quotas.per_key.stored_bytes: files belong to their tenant, not to a key; set it for \
+           tenants"],
+    );
     check_mistakes(
         "[quotas]\nwarn_at = 80\nper_key = 5\n\
          [quotas.per_tenant]\nrequests_per_minute = 0\nrequests_per_hour = 5\n\

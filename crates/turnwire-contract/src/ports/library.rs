@@ -38,6 +38,9 @@ pub trait Files: Send + Sync {
     /// Returns all files.
     async fn files(&self, tenant: &TenantId) -> Result<Vec<FileRecord>, LibraryError>;
 
+    /// Returns the size of all files together, in bytes.
+    async fn stored_bytes(&self, tenant: &TenantId) -> Result<u64, LibraryError>;
+
     /// Returns the content of a file.
     async fn content(&self, tenant: &TenantId, file_id: &FileId)
     -> Result<Arc<[u8]>, LibraryError>;

@@ -150,6 +150,11 @@ pub trait UsageCounters: Send + Sync {
         wanted: &[(UsageSubject, UsageWindow)],
     ) -> Result<Vec<UsageAmounts>, StoreError>;
 
+    /// Returns the number of active runs that other workers execute or nobody does, one for each of
+    /// `wanted`, in their order. Runs of versions that did not record the holder count for their
+    /// tenant alone.
+    async fn runs_of_others(&self, wanted: &[UsageSubject]) -> Result<Vec<u64>, StoreError>;
+
     /// Returns the holders of a tenant that used something in a window that `at` is in, in the order
     /// of their names, at most `limit`.
     async fn holders_of(

@@ -12,7 +12,7 @@ use super::{Quotas, Users};
 use crate::{runs::Runs, sync::lock};
 
 /// How long a request waits for counts that this process does not know.
-const READING_TIME: Duration = Duration::from_millis(500);
+pub(super) const READING_TIME: Duration = Duration::from_millis(500);
 /// How long a stopping process waits for its last counts to be stored.
 const LAST_EXCHANGE: Duration = Duration::from_secs(1);
 
@@ -20,7 +20,7 @@ type Key = (UsageSubject, UsageSpan);
 
 impl Quotas {
     /// What is known of the others is fresh for this long: an exchange may be late once.
-    fn fresh_for(&self) -> Duration {
+    pub(super) fn fresh_for(&self) -> Duration {
         self.options.exchange_every * 2
     }
 
@@ -30,6 +30,7 @@ impl Quotas {
         let _one_at_a_time = self.exchanging.lock().await;
         let now = self.clock.now();
         lock(&self.counters).tidy(now, self.fresh_for());
+        self.exchange_runs(self.shared.as_deref()).await?;
         let Some(shared) = self.shared.clone() else { return Ok(()) };
         let changed: Vec<(Key, UsageCount)> = {
             let counters = lock(&self.counters);
@@ -81,8 +82,7 @@ impl Quotas {
                 let is_new_here = counter.own == UsageAmounts::default();
                 let rules = self.options.of(&key.0);
                 let is_nearly = |rule: &super::Rule| {
-                    rule.measure.span() == key.1
-                        && self.is_nearly(rule.measure.of(counter.used()), *rule)
+                    rule.span == key.1 && self.is_nearly(rule.measure.of(counter.used()), *rule)
                 };
                 // Whoever used it up has logged it.
                 counter.has_warned |= is_new_here && rules.iter().any(is_nearly);

@@ -23,6 +23,10 @@ pub struct Quota {
     pub tool_calls_per_day: Option<u64>,
     /// Budget of a month, in billionths of the operator's currency.
     pub cost_nanos_per_month: Option<u64>,
+    /// Runs that may be active at once.
+    pub runs_at_once: Option<u64>,
+    /// Bytes of files that may be stored. Only tenants have it.
+    pub stored_bytes: Option<u64>,
 }
 
 impl Quota {
@@ -34,11 +38,16 @@ impl Quota {
             tokens_per_day: self.tokens_per_day.or(usual.tokens_per_day),
             tool_calls_per_day: self.tool_calls_per_day.or(usual.tool_calls_per_day),
             cost_nanos_per_month: self.cost_nanos_per_month.or(usual.cost_nanos_per_month),
+            runs_at_once: self.runs_at_once.or(usual.runs_at_once),
+            stored_bytes: self.stored_bytes.or(usual.stored_bytes),
         }
     }
 
+    /// The limits that are counted over time.
     pub(super) fn rules(&self) -> impl Iterator<Item = Rule> + use<> {
-        let of = |measure, max: Option<u64>| max.map(|max| Rule { measure, max });
+        let of = |measure: Measure, max: Option<u64>| {
+            Some(Rule { measure, span: measure.span()?, max: max? })
+        };
         let rules = [
             of(Measure::RequestsPerMinute, self.requests_per_minute),
             of(Measure::TokensPerMinute, self.tokens_per_minute),
@@ -85,12 +94,17 @@ impl QuotaOptions {
     }
 
     pub(super) fn of(&self, subject: &UsageSubject) -> Vec<Rule> {
+        self.quota_of(subject).rules().collect()
+    }
+
+    /// Returns the quotas of a subject.
+    pub(super) fn quota_of(&self, subject: &UsageSubject) -> Quota {
         if subject.holder.is_some() {
-            return self.per_key.rules().collect();
+            return self.per_key.clone();
         }
         match self.tenants.get(&subject.tenant) {
-            Some(own) => own.or(&self.per_tenant).rules().collect(),
-            None => self.per_tenant.rules().collect(),
+            Some(own) => own.or(&self.per_tenant),
+            None => self.per_tenant.clone(),
         }
     }
 }
@@ -108,6 +122,10 @@ pub enum Measure {
     ToolCallsPerDay,
     /// Money spent in a month.
     CostPerMonth,
+    /// Runs that are active.
+    RunsAtOnce,
+    /// Bytes of files that are stored.
+    StoredBytes,
 }
 
 impl Measure {
@@ -119,16 +137,19 @@ impl Measure {
             Self::TokensPerDay => "tokens_per_day",
             Self::ToolCallsPerDay => "tool_calls_per_day",
             Self::CostPerMonth => "cost_per_month",
+            Self::RunsAtOnce => "runs_at_once",
+            Self::StoredBytes => "stored_bytes",
         }
     }
 
-    /// Returns the span over which it is counted.
-    pub fn span(self) -> UsageSpan {
-        match self {
+    /// Returns the span over which it is counted, if it is counted over time.
+    pub fn span(self) -> Option<UsageSpan> {
+        Some(match self {
             Self::RequestsPerMinute | Self::TokensPerMinute => UsageSpan::Minute,
             Self::TokensPerDay | Self::ToolCallsPerDay => UsageSpan::Day,
             Self::CostPerMonth => UsageSpan::Month,
-        }
+            Self::RunsAtOnce | Self::StoredBytes => return None,
+        })
     }
 
     /// Returns how much of it was used.
@@ -138,6 +159,7 @@ impl Measure {
             Self::TokensPerMinute | Self::TokensPerDay => used.tokens,
             Self::ToolCallsPerDay => used.tool_calls,
             Self::CostPerMonth => used.cost_nanos,
+            Self::RunsAtOnce | Self::StoredBytes => 0,
         }
     }
 }
@@ -146,5 +168,6 @@ impl Measure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) measure: Measure,
+    pub(super) span: UsageSpan,
     pub(super) max: u64,
 }

@@ -10,6 +10,7 @@
 //! was admitted may use more than what was left of a quota of tokens or calls; a budget of money ends
 //! it before its next turn.
 
+mod at_once;
 mod counters;
 mod exchange;
 mod limits;
@@ -28,11 +29,12 @@ use turnwire_contract::{
     UsageWindow,
 };
 
-use self::{counters::Counters, limits::Rule};
 pub use self::{
+    at_once::RunSlot,
     limits::{EXCHANGE_EVERY, Measure, Quota, QuotaOptions},
     report::{MAX_REPORTED_HOLDERS, SubjectUsage},
 };
+use self::{at_once::Running, counters::Counters, limits::Rule};
 use crate::{clock_and_ids::ClockAndIds, sync::lock};
 
 /// The quotas of this process.
@@ -46,6 +48,7 @@ pub struct Quotas {
     counters: Mutex<Counters>,
     /// Held during an exchange: what is read has to include what was written.
     exchanging: tokio::sync::Mutex<()>,
+    running: Arc<Running>,
     /// When a store that failed is asked again by a request.
     away_until: Mutex<Option<Instant>>,
 }
@@ -80,8 +83,8 @@ pub struct QuotaStatus {
     pub used: u64,
     /// How much of it is left.
     pub remaining: u64,
-    /// The time in which it is counted.
-    pub window: UsageWindow,
+    /// The time in which it is counted. `None`: it is not counted over time.
+    pub window: Option<UsageWindow>,
     /// Time until the whole quota is there again.
     pub resets_in: Duration,
     /// Whether so much of a budget is used that its owner is to be warned.
@@ -111,6 +114,7 @@ impl Quotas {
             shared,
             node,
             counters: Mutex::default(),
+            running: Arc::default(),
             exchanging: tokio::sync::Mutex::default(),
             away_until: Mutex::default(),
         }
@@ -205,7 +209,7 @@ impl Quotas {
             if rule.measure != Measure::CostPerMonth {
                 continue;
             }
-            let counter = counters.at(subject, rule.measure.span(), now);
+            let counter = counters.at(subject, rule.span, now);
             let used = rule.measure.of(counter.used());
             if self.is_nearly(used, rule) && !counter.has_warned {
                 counter.has_warned = true;
@@ -226,14 +230,14 @@ impl Quotas {
         let mut standing = Vec::new();
         for subject in &users.0 {
             for rule in self.options.of(subject) {
-                let counter = counters.at(subject, rule.measure.span(), now);
+                let counter = counters.at(subject, rule.span, now);
                 let used = rule.measure.of(counter.used());
                 standing.push(QuotaStatus {
                     measure: rule.measure,
                     is_of_key: subject.holder.is_some(),
                     max: rule.max,
                     used,
-                    window: counter.window,
+                    window: Some(counter.window),
                     remaining: rule.max.saturating_sub(used),
                     resets_in: counter.window.ends_at.since(now),
                     is_nearly_spent: self.is_nearly(used, rule),
@@ -246,7 +250,7 @@ impl Quotas {
     /// The spans over which a subject is counted.
     fn spans(&self, subject: &UsageSubject) -> Vec<UsageSpan> {
         let mut spans: Vec<UsageSpan> =
-            self.options.of(subject).iter().map(|rule| rule.measure.span()).collect();
+            self.options.of(subject).iter().map(|rule| rule.span).collect();
         spans.sort_unstable();
         spans.dedup();
         spans

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use async_trait::async_trait;
@@ -23,6 +23,8 @@ struct Shared {
     /// Whether writes are done and then said to have failed.
     loses_answers: AtomicBool,
     n_reads: AtomicUsize,
+    /// Runs of other processes.
+    runs_of_others: AtomicU64,
 }
 
 impl Shared {
@@ -65,6 +67,11 @@ impl UsageCounters for Shared {
             sum
         };
         Ok(wanted.iter().map(sum).collect())
+    }
+
+    async fn runs_of_others(&self, wanted: &[UsageSubject]) -> Result<Vec<u64>, StoreError> {
+        self.check()?;
+        Ok(vec![self.runs_of_others.load(Ordering::Relaxed); wanted.len()])
     }
 
     async fn holders_of(
@@ -360,4 +367,45 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+/// Runs at once are exact within a process, include those of others when they were last counted, and
+/// end with their slots.
+#[tokio::test(start_paused = true)]
+async fn runs_at_once_are_limited() {
+    let quota = |max| Quota { runs_at_once: Some(max), ..Quota::default() };
+    let options =
+        QuotaOptions { per_tenant: quota(3), per_key: quota(2), ..QuotaOptions::default() };
+    let clock = Arc::new(ClockAndIds::by_hand(Timestamp::from_micros(NOON)));
+    let shared = Arc::new(Shared::default());
+    let quotas = Quotas::new(options, Arc::clone(&clock), Some(shared.clone()));
+    let tenant = TenantId::from("acme");
+    let key = |id: &str| Actor { key_id: Some(id.to_owned()), ..Actor::default() };
+    let (one, two) = (key("key_1"), key("key_2"));
+    let hold = async |actor: &Actor| quotas.hold_run(&tenant, Some(actor)).await;
+    let (first, second) = (hold(&one).await.unwrap(), hold(&one).await.unwrap());
+    let refused = hold(&one).await.unwrap_err();
+    assert!(refused.is_of_key && refused.measure == Measure::RunsAtOnce, "{refused:?}");
+    let third = hold(&two).await.unwrap();
+    assert!(!hold(&two).await.unwrap_err().is_of_key, "three of the tenant");
+    drop(first);
+    let fourth = hold(&two).await.unwrap();
+    drop((second, third, fourth));
+    shared.runs_of_others.store(2, Ordering::Relaxed);
+    clock.set(Timestamp::from_micros(NOON + 10 * SECOND));
+    assert!(hold(&one).await.unwrap_err().is_of_key, "others have two of the key");
+    shared.is_away.store(true, Ordering::Relaxed);
+    clock.set(Timestamp::from_micros(NOON + 20 * SECOND));
+    assert!(hold(&one).await.is_err(), "what is known counts while the store is away");
+    shared.is_away.store(false, Ordering::Relaxed);
+    shared.runs_of_others.store(0, Ordering::Relaxed);
+    quotas.exchange().await.unwrap();
+    let held = hold(&one).await.unwrap();
+    let report = quotas.report(&tenant, Some(&one)).await;
+    let used: Vec<_> = report.iter().map(|status| (status.max, status.used)).collect();
+    assert_eq!(used, [(3, 1), (2, 1)]);
+    drop(held);
+    clock.set(Timestamp::from_micros(NOON + 60 * SECOND));
+    quotas.exchange().await.unwrap();
+    assert_eq!(quotas.running.len(), 0, "nobody is remembered for ever");
 }

@@ -23,7 +23,14 @@ impl Quotas {
     pub async fn report(&self, tenant: &TenantId, actor: Option<&Actor>) -> Vec<QuotaStatus> {
         let users = Users::new(tenant, actor);
         self.read_unknown(&users).await;
-        self.standing(&mut lock(&self.counters), &users, self.clock.now())
+        let mut report = self.standing(&mut lock(&self.counters), &users, self.clock.now());
+        report.extend(self.report_runs(&users).await);
+        report
+    }
+
+    /// Returns how many bytes of files a tenant may store, if that is limited.
+    pub fn max_stored_bytes(&self, tenant: &TenantId) -> Option<u64> {
+        self.options.quota_of(&UsageSubject::tenant(tenant)).stored_bytes
     }
 
     /// Returns where the quotas of a tenant stand, and those of all holders of keys that used
@@ -43,11 +50,13 @@ impl Quotas {
             [UsageSubject::tenant(tenant)].into_iter().chain(holders.map(of_holder)).collect(),
         );
         self.read_unknown(&users).await;
-        let mut counters = lock(&self.counters);
-        let report = users.0.into_iter().map(|subject| SubjectUsage {
-            holder: subject.holder.clone(),
-            quotas: self.standing(&mut counters, &Users(vec![subject]), now),
-        });
-        Ok(report.collect())
+        let mut report = Vec::with_capacity(users.0.len());
+        for subject in users.0 {
+            let (holder, user) = (subject.holder.clone(), Users(vec![subject]));
+            let mut quotas = self.standing(&mut lock(&self.counters), &user, now);
+            quotas.extend(self.report_runs(&user).await);
+            report.push(SubjectUsage { holder, quotas });
+        }
+        Ok(report)
     }
 }

@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 
 use crate::{
     api_error::ApiError, app::App, auth::Caller, body::in_time, client_error::ClientError,
+    start_run::used_up,
 };
 
 /// Maximum size of the form apart from the file: the other fields and the boundaries.
@@ -60,6 +61,10 @@ pub(super) async fn receive(
     mut request: Request,
 ) -> Result<FileRecord, ApiError> {
     let limit = app.options().upload_limit;
+    let quota = app.stored_bytes(caller.tenant()).await?;
+    if let Some(quota) = quota.filter(|quota| quota.remaining == 0) {
+        return Err(used_up(&quota));
+    }
     let most = limit.saturating_add(FORM_BYTES);
     if announced(request.headers()).is_some_and(|announced| announced > most) {
         return Err(too_large(limit));
@@ -77,6 +82,9 @@ pub(super) async fn receive(
     let Form { file, purpose, lifetime } = in_time(time, limit, reading).await?;
     let (name, upload, n_bytes) = file.ok_or_else(|| ClientError::missing("file"))?;
     let purpose = purpose.ok_or_else(|| ClientError::missing("purpose"))?;
+    if let Some(quota) = quota.filter(|quota| quota.remaining < n_bytes) {
+        return Err(used_up(&quota));
+    }
     let created_at = app.runs().now();
     let expires_at = lifetime.map(|seconds| {
         Timestamp::from_micros(created_at.as_micros() + i64::from(seconds) * 1_000_000)

@@ -401,3 +401,133 @@ async fn usage_is_shown_to_whom_it_belongs() {
     assert_eq!(list["data"].as_array().unwrap().len(), 1, "{list:#}");
     world.close().await;
 }
+
+/// A place that is taken until its run ends.
+async fn begin(world: &World, key: &str) -> Got {
+    let body = json!({
+        "input": "?", "background": true, "tools": [{ "type": "function", "name": "wait" }],
+    });
+    ask(world, Some(key), "/v1/responses", &body).await
+}
+
+/// Three servers on one PostgreSQL hold a limit of runs at once together, within what they admit in
+/// two seconds; a place is free again when a run ends, on whichever server.
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_at_once_hold_over_servers() {
+    const EXCHANGE_EVERY: Duration = Duration::from_millis(100);
+    let (url, clock) = (postgres_url(), Arc::new(ClockAndIds::system()));
+    let quota = |max| Quota { runs_at_once: Some(max), ..Quota::default() };
+    let mut worlds = Vec::new();
+    for _ in 0..3 {
+        let store = Store::open(StoreOptions::at(url.as_str())).await.unwrap();
+        let quotas = QuotaOptions {
+            per_tenant: quota(4),
+            per_key: quota(2),
+            exchange_every: EXCHANGE_EVERY,
+            ..QuotaOptions::default()
+        };
+        let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
+        let plan = Plan::with_model(Scripted::new([Turn::new().call("wait", json!({}))]).looping());
+        let world =
+            plan.tool(waits).quotas(quotas, &clock).on(&store).keys_of(&store).start().await;
+        worlds.push((world, store));
+    }
+    let first = &worlds[0].0;
+    let usual = [Scope::RunsRead, Scope::RunsWrite];
+    let mut keys = Vec::new();
+    for _ in 0..3 {
+        keys.push(new_key(first, "acme", usual).await.text);
+    }
+    let stranger = new_key(first, "other", usual).await.text;
+    // What a server knows of the others is two exchanges old.
+    let seen = async || tokio::time::sleep(4 * EXCHANGE_EVERY).await;
+    let mut ids = Vec::new();
+    for (n, (key, expected)) in
+        [(0, true), (0, true), (0, false), (1, true), (1, true), (2, false)].into_iter().enumerate()
+    {
+        seen().await;
+        let world = &worlds[n % 3].0;
+        let got = begin(world, &keys[key]).await;
+        if expected {
+            assert_eq!(got.status, StatusCode::OK, "{n}: {}", got.body);
+            ids.push(got.body["id"].clone());
+        } else {
+            assert_eq!(got.status, StatusCode::TOO_MANY_REQUESTS, "{n}: {}", got.body);
+            assert_eq!(got.body["error"]["code"], "rate_limit_exceeded", "{}", got.body);
+            assert_eq!(got.header("retry-after"), Some("1"));
+        }
+    }
+    let (_, usage) = read(&worlds[2].0, &keys[0], "/v1/usage").await;
+    let lines = usage["quotas"].as_array().unwrap();
+    let used: Vec<_> =
+        lines.iter().map(|line| (&line["of"], &line["max"], &line["used"])).collect();
+    let expected = [("tenant", 4, 4), ("key", 2, 2)]
+        .map(|(of, max, used)| (json!(of), json!(max), json!(used)));
+    assert_eq!(used, expected.iter().map(|(of, max, used)| (of, max, used)).collect::<Vec<_>>());
+    let other = begin(&worlds[1].0, &stranger).await;
+    assert_eq!(other.status, StatusCode::OK, "another tenant has places of its own");
+    let cancel = async |id: &Value, key: &str| {
+        let path = format!("/v1/responses/{}/cancel", id.as_str().unwrap());
+        let cancelled = ask(first, Some(key), &path, &json!({})).await;
+        assert_eq!(cancelled.status, StatusCode::OK, "{}", cancelled.body);
+    };
+    // A run of the second server ends.
+    cancel(&ids.remove(1), &keys[0]).await;
+    let until = Instant::now() + Duration::from_secs(10);
+    let last = loop {
+        let got = begin(&worlds[2].0, &keys[2]).await;
+        if got.status == StatusCode::OK {
+            break got.body["id"].clone();
+        }
+        assert!(Instant::now() < until, "the place is not free");
+        seen().await;
+    };
+    cancel(&other.body["id"], &stranger).await;
+    for id in ids.iter().chain([&last]) {
+        cancel(id, &keys[0]).await;
+    }
+    for (world, store) in worlds {
+        world.close().await;
+        store.close().await;
+    }
+}
+
+/// An upload that does not fit is refused, one that fits is not, and what is deleted makes room.
+#[tokio::test]
+async fn stored_bytes_are_limited() {
+    let clock = clock();
+    let options = per_tenant(Quota { stored_bytes: Some(100), ..Quota::default() });
+    let world = talkative().quotas(options, &clock).start().await;
+    let usual = [Scope::RunsRead, Scope::Files];
+    let key = new_key(&world, "acme", usual).await.text;
+    let stranger = new_key(&world, "other", usual).await.text;
+    let upload = async |key: &str, n_bytes: usize| {
+        let body = format!(
+            "--x\r\ncontent-disposition: form-data; name=\"purpose\"\r\n\r\nassistants\r\n--x\r\n\
+             content-disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\n{}\r\n\
+             --x--\r\n",
+            "x".repeat(n_bytes)
+        );
+        let request = world.request(Method::POST, "/v1/files").bearer_auth(key).body(body);
+        let request = request.header("content-type", "multipart/form-data; boundary=x");
+        let response = request.send().await.unwrap();
+        (response.status(), response.json::<Value>().await.unwrap())
+    };
+    let (status, first) = upload(&key, 60).await;
+    assert_eq!(status, StatusCode::OK, "{first}");
+    let (status, refused) = upload(&key, 41).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{refused}");
+    assert_eq!(refused["error"]["code"], "insufficient_quota", "{refused}");
+    assert_eq!(upload(&key, 40).await.0, StatusCode::OK);
+    assert_eq!(upload(&key, 1).await.0, StatusCode::TOO_MANY_REQUESTS, "all is used");
+    assert_eq!(upload(&stranger, 100).await.0, StatusCode::OK);
+    let (_, usage) = read(&world, &key, "/v1/usage").await;
+    let line = &usage["quotas"][0];
+    assert_eq!((&line["quota"], &line["used"]), (&json!("stored_bytes"), &json!(100)), "{usage}");
+    assert!(line.get("resets_at").is_none(), "{line}");
+    let path = format!("/v1/files/{}", first["id"].as_str().unwrap());
+    let deleted = world.request(Method::DELETE, &path).bearer_auth(&key).send().await.unwrap();
+    assert_eq!(deleted.status(), StatusCode::OK);
+    assert_eq!(upload(&key, 60).await.0, StatusCode::OK);
+    world.close().await;
+}

@@ -16,7 +16,8 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest},
 };
 use turnwire_contract::{
-    AuditLog, Journal, Model, RunStore, TenantId, Tool, ToolServers, UsageCounters, Workers,
+    ApiKeys, AuditLog, Journal, Model, RunStore, TenantId, Tool, ToolServers, UsageCounters,
+    Workers,
 };
 use turnwire_engine::{AccessRules, ClockAndIds, EngineParts, QuotaOptions, Runs, Toolbox};
 use turnwire_gateway::{App, AppOptions, HttpLimits, Server};
@@ -54,6 +55,7 @@ pub(crate) struct Plan {
     access: AccessRules,
     quotas: QuotaOptions,
     usage: Option<Arc<dyn UsageCounters>>,
+    api_keys: Option<Arc<dyn ApiKeys>>,
     clock: Option<Arc<ClockAndIds>>,
     pub(crate) options: AppOptions,
     pub(crate) limits: HttpLimits,
@@ -84,6 +86,7 @@ impl Plan {
             access: AccessRules::default(),
             quotas: QuotaOptions::default(),
             usage: None,
+            api_keys: None,
             clock: None,
             options,
             limits,
@@ -172,6 +175,12 @@ impl Plan {
         self.store(store.clone()).log(store.clone()).workers(store.clone())
     }
 
+    /// With the keys of that store.
+    pub(crate) fn keys_of(mut self, store: &Store) -> Self {
+        self.api_keys = Some(Arc::new(store.clone()));
+        self
+    }
+
     pub(crate) fn audit(mut self, log: impl AuditLog + 'static) -> Self {
         self.audit = Some(Arc::new(log));
         self
@@ -219,6 +228,7 @@ impl Plan {
             access: Arc::new(self.access),
             quotas: self.quotas,
             usage: self.usage,
+            api_keys: self.api_keys.unwrap_or(usual.api_keys),
             clock_and_ids: self.clock.unwrap_or(usual.clock_and_ids),
             heartbeat: Duration::from_secs(1),
             ..EngineParts::default()

@@ -42,6 +42,14 @@ impl Inner {
         Ok(found.iter().map(record).collect::<Result<_, _>>()?)
     }
 
+    pub(super) async fn stored_bytes(&self, tenant: &TenantId) -> Result<u64, LibraryError> {
+        let sql = "select cast(coalesce(sum(bytes), 0) as bigint) from files
+                   where tenant = $1 and bytes > 0";
+        let found = self.database.query(sql, &[Value::Tenant(tenant)]).await?;
+        let bytes = found.first().map(|row| row.integer(0)).transpose()?;
+        Ok(u64::try_from(bytes.unwrap_or_default()).unwrap_or_default())
+    }
+
     pub(super) async fn content(
         &self,
         tenant: &TenantId,

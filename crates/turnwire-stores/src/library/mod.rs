@@ -98,6 +98,10 @@ impl Files for StoreLibrary {
         self.0.files(tenant).await
     }
 
+    async fn stored_bytes(&self, tenant: &TenantId) -> Result<u64, LibraryError> {
+        self.0.stored_bytes(tenant).await
+    }
+
     async fn content(
         &self,
         tenant: &TenantId,

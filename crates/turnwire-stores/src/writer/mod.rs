@@ -83,6 +83,8 @@ pub(crate) struct NewRunRow {
     /// Names of tools, as a JSON array.
     pub(crate) tools: String,
     pub(crate) n_calls: i64,
+    /// Who asked for it, as for quotas.
+    pub(crate) holder: Option<String>,
 }
 
 /// A queued append.

@@ -40,12 +40,12 @@ const WRITE: &str = "with first as ( \
         where runs.id = s.run_id and s.run_id in (select run_id from first)), \
     created as ( \
         insert into runs (id, tenant, created_at, request, worker, model, input_text, tools, \
-            n_calls, changed_at) \
+            n_calls, holder, changed_at) \
         select c.id, c.tenant, c.created_at, c.request, $19, c.model, c.input_text, c.tools, \
-            c.n_calls, clock_timestamp() \
+            c.n_calls, c.holder, clock_timestamp() \
         from unnest($25::text[], $26::text[], $27::bigint[], $28::text[], $29::text[], \
-            $30::text[], $31::text[], $32::bigint[]) \
-            as c(id, tenant, created_at, request, model, input_text, tools, n_calls) \
+            $30::text[], $31::text[], $32::bigint[], $33::text[]) \
+            as c(id, tenant, created_at, request, model, input_text, tools, n_calls, holder) \
         where c.id in (select run_id from first)) \
     select run_id from first \
     union all \
@@ -236,6 +236,7 @@ struct NewRuns<'a> {
     input_text: Vec<&'a str>,
     tools: Vec<&'a str>,
     n_calls: Vec<i64>,
+    holder: Vec<Option<&'a str>>,
 }
 
 impl<'a> NewRuns<'a> {
@@ -251,6 +252,7 @@ impl<'a> NewRuns<'a> {
             columns.input_text.push(&run.input_text);
             columns.tools.push(&run.tools);
             columns.n_calls.push(run.n_calls);
+            columns.holder.push(run.holder.as_deref());
         }
         columns
     }
@@ -265,6 +267,7 @@ impl<'a> NewRuns<'a> {
             .bind(self.input_text)
             .bind(self.tools)
             .bind(self.n_calls)
+            .bind(self.holder)
     }
 }
 

@@ -90,8 +90,8 @@ impl SqliteBatchWriter {
     ) -> Result<(), DatabaseError> {
         let sql = format!(
             "insert into runs (id, tenant, created_at, request, worker, model, input_text, tools,
-                               n_calls, changed_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, {})",
+                               n_calls, holder, changed_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, {})",
             self.database.dialect().now
         );
         let values = [
@@ -104,6 +104,7 @@ impl SqliteBatchWriter {
             Value::Text(&run.input_text),
             Value::Text(&run.tools),
             Value::Integer(run.n_calls),
+            Value::OptionalText(run.holder.as_deref()),
         ];
         transaction.query(&sql, &values).await.map(drop)
     }

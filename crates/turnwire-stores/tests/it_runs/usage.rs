@@ -1,8 +1,9 @@
 //! Counters of use: the sum of all nodes, and nothing for ever.
 
-use std::slice;
+use std::{slice, sync::Arc};
 
 use turnwire_contract::{
+    Actor, Event, Item, NewRun, RecordedEvent, RunId, RunOutcome, RunRecords, RunRequest, Seq,
     TenantId, Timestamp, UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject,
     UsageWindow,
 };
@@ -102,5 +103,48 @@ async fn old_windows_are_deleted() {
         assert_eq!(left, ["3"]);
         let wanted = kept.map(|kept| (acme.clone(), kept));
         assert_eq!(store.usage_of(&wanted).await.unwrap(), [amounts(2); 3]);
+    }
+}
+
+/// Active runs are counted by tenant and by holder, whoever executes them but the one who asks; ended
+/// ones are not.
+#[tokio::test]
+async fn runs_of_others_are_counted() {
+    for backend in Backend::both() {
+        let stores = backend.stores(2).await;
+        let [one, two] = stores.as_slice() else { unreachable!() };
+        let begin = async |id: &str, tenant: &str, key: Option<&str>| {
+            let mut request = RunRequest::new("m", vec![Item::user("?")]);
+            request.tenant = TenantId::from(tenant);
+            request.asked_by =
+                key.map(|key| Arc::new(Actor { key_id: Some(key.to_owned()), ..Actor::default() }));
+            let (run_id, request, at) =
+                (RunId::new(id), Arc::new(request), Timestamp::from_micros(1));
+            let event = Event::RunQueued { request: Arc::clone(&request) };
+            let first = RecordedEvent { run_id: run_id.clone(), seq: Seq::START.next(), at, event };
+            // With the first events it is written in a batch, without them in a transaction.
+            let beginning = if id.ends_with('b') { vec![Arc::new(first)] } else { Vec::new() };
+            let run = NewRun { beginning, ..NewRun::new(run_id, at, request) };
+            one.create(run).await.unwrap();
+        };
+        begin("run_1b", "acme", Some("key_1")).await;
+        begin("run_2", "acme", Some("key_1")).await;
+        begin("run_3b", "acme", Some("key_2")).await;
+        begin("run_4", "acme", None).await;
+        begin("run_5b", "other", Some("key_1")).await;
+        let wanted = [
+            subject("acme", None),
+            subject("acme", Some("key_1")),
+            subject("acme", Some("key_2")),
+            subject("other", None),
+            subject("nobody", None),
+        ];
+        assert_eq!(two.runs_of_others(&wanted).await.unwrap(), [4, 2, 1, 1, 0]);
+        assert_eq!(one.runs_of_others(&wanted).await.unwrap(), [0; 5], "they are its own");
+        one.finish(&RunId::new("run_2"), RunOutcome::Completed, Vec::new()).await.unwrap();
+        assert_eq!(two.runs_of_others(&wanted).await.unwrap(), [3, 1, 1, 1, 0]);
+        for store in &stores {
+            store.close().await;
+        }
     }
 }
