@@ -71,6 +71,8 @@ async fn every_model_of_the_settings_is_served() {
         with_tools: ["big".to_owned()].into(),
         tenants: std::collections::BTreeMap::new(),
         other_tenants: None,
+        scopes: std::collections::BTreeMap::new(),
+        other_scopes: None,
     };
     settings.instructions = Some("Be brief.".to_owned());
     settings.limits.max_turns = 7;

@@ -8,6 +8,7 @@ use turnwire_contract::{ApiKey, ApiKeys, MAX_API_KEYS, Scope, StoreError, Tenant
 use crate::{
     Store,
     database::{DatabaseError, Row, Value},
+    workers::micros,
 };
 
 const COLUMNS: &str = "id, tenant, project, name, prefix, digest, scopes, created_at, expires_at,
@@ -139,6 +140,33 @@ fn of_tenant(tenant: Option<&TenantId>) -> Value<'_> {
 
 fn too_many() -> StoreError {
     StoreError::Rejected(format!("{MAX_API_KEYS} keys exist"))
+}
+
+/// API keys deleted per statement.
+const DELETED_AT_ONCE: usize = 1_000;
+
+impl Store {
+    /// Deletes keys that were revoked or expired before the retention of the audit log: no entry of
+    /// it names them any more. The newest key stays, because a store that had a key stays locked.
+    pub(crate) async fn forget_dead_api_keys(
+        &self,
+        retention: Duration,
+    ) -> Result<(), DatabaseError> {
+        let database = &self.0.database;
+        let sql = format!(
+            "delete from api_keys where id in
+                 (select id from api_keys
+                  where coalesce(revoked_at, expires_at) <= (select {now}) - $1
+                  and id <> (select id from api_keys order by created_at desc, id desc limit 1)
+                  limit $2)
+             returning id",
+            now = database.dialect().library.now
+        );
+        let most = i64::try_from(DELETED_AT_ONCE).unwrap_or(i64::MAX);
+        let values = [Value::Integer(micros(retention)), Value::Integer(most)];
+        while database.query(&sql, &values).await?.len() == DELETED_AT_ONCE {}
+        Ok(())
+    }
 }
 
 fn joined(key: &ApiKey) -> String {

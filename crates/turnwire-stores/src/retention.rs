@@ -1,4 +1,5 @@
-//! Deletes old runs, conversations, idempotency keys, counters of use and entries of the audit log.
+//! Deletes old runs, conversations, idempotency keys, counters of use, entries of the audit log and
+//! API keys that ended.
 
 use std::time::Duration;
 
@@ -19,12 +20,13 @@ const KEYS_AT_ONCE: usize = 1_000;
 
 impl Store {
     /// Deletes runs finished before the retention period, unused conversations and entries of the
-    /// audit log past theirs, and expired idempotency keys. Entries in conversations stay. Returns
+    /// audit log past theirs, API keys that ended before that, and expired idempotency keys. Entries in conversations stay. Returns
     /// the number of deleted runs. Several workers may do this concurrently.
     pub async fn forget_old_runs(&self) -> Result<u64, StoreError> {
         let n_forgotten = self.forget_runs_and_what_belongs_to_them().await?;
         // Last, because it may be the largest.
         if let Some(retention) = self.0.options.audit_retention {
+            self.forget_dead_api_keys(retention).await?;
             self.forget_old_audit(retention).await?;
         }
         Ok(n_forgotten)

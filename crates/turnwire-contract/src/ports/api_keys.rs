@@ -62,7 +62,8 @@ impl ApiKey {
 ///
 /// Guarantees of an implementation:
 ///
-/// * a key is found by its digest alone, and stays in the list after it expired or was revoked;
+/// * a key is found by its digest alone, and stays in the list after it expired or was revoked, for
+///   as long as entries of the audit log may name it;
 /// * a change of a key is in [`changed_keys`](Self::changed_keys) for all users of the store;
 /// * a tenant, where one is given, bounds what is listed and changed.
 #[async_trait]

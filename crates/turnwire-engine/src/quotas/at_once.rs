@@ -157,7 +157,7 @@ impl Quotas {
         let now = self.clock.now();
         let unknown: Vec<UsageSubject> = {
             let mut levels = lock(&self.running.levels);
-            let is_unknown = |subject: &UsageSubject| {
+            let mut is_unknown = |subject: &UsageSubject| {
                 let level = levels.entry(subject.clone()).or_default();
                 level.touched_at = Some(now);
                 level.read_at.is_none_or(|read_at| now.since(read_at) > self.fresh_for())

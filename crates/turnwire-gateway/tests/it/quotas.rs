@@ -354,8 +354,8 @@ async fn usage_is_shown_to_whom_it_belongs() {
     let line = |of: &str, max: u64, used: u64| {
         json!({
             "quota": "requests_per_minute", "of": of, "max": max, "used": used,
-            "remaining": max - used, "since": "2026-11-17T10:49:00Z",
-            "resets_at": "2026-11-17T10:50:00Z",
+            "remaining": max - used, "since": Timestamp::from_micros(NOON - 30 * SECOND),
+            "resets_at": Timestamp::from_micros(NOON + 30 * SECOND),
         })
     };
     let (status, usage) = read(&world, &one.text, "/v1/usage").await;
@@ -367,7 +367,7 @@ async fn usage_is_shown_to_whom_it_belongs() {
     assert!(quotas.contains(&line("key", 2, 2)), "{usage:#}");
     let cost = quotas.iter().find(|line| line["quota"] == "cost_per_month").unwrap();
     assert_eq!((&cost["max"], &cost["used"]), (&json!(2.5), &json!(0.0)), "{cost}");
-    assert_eq!(cost["resets_at"], "2026-12-01T00:00:00Z", "{cost}");
+    assert!(cost["resets_at"].as_str().unwrap().starts_with("2026-12-01T00:00:00"), "{cost}");
     let (_, usage) = read(&world, &one.text, "/v1/usage").await;
     assert!(usage["quotas"].as_array().unwrap().contains(&line("tenant", 5, 3)), "reading is free");
 

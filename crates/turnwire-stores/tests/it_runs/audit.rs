@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use turnwire_contract::{
-    Actor, AuditAction, AuditLog, AuditQuery, AuditRecord, TenantId, Timestamp,
+    Actor, ApiKey, ApiKeys, AuditAction, AuditLog, AuditQuery, AuditRecord, Scope, TenantId,
+    Timestamp,
 };
 
 use crate::support::Backend;
@@ -184,6 +185,53 @@ async fn old_entries_go_and_the_rest_holds() {
             [],
             "the first that is left is missing"
         );
+    }
+}
+
+/// A key that ended goes when no entry can name it any more. One that ended later, one that is valid
+/// and the newest stay: a store that had a key stays locked.
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_keys_go_with_the_log_that_names_them() {
+    let day = Duration::from_hours(24);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let ago = |days: u32| {
+        let at = i64::try_from((now - day * days).as_micros()).unwrap();
+        Timestamp::from_micros(at)
+    };
+    let key = |id: &str, created: u32, expires: Option<u32>| ApiKey {
+        key_id: id.to_owned(),
+        tenant: TenantId::from("acme"),
+        project: None,
+        name: id.to_owned(),
+        prefix: "tw_".to_owned(),
+        digest: id.to_owned(),
+        scopes: [Scope::RunsRead].into(),
+        created_at: ago(created),
+        expires_at: expires.map(ago),
+        revoked_at: None,
+        last_used_at: None,
+        replaced_by: None,
+    };
+    for backend in Backend::all() {
+        let store = backend.store_with(|options| options.audit_retention = Some(day)).await;
+        let names = async || {
+            let keys = store.list_keys(None).await.unwrap();
+            keys.into_iter().map(|key| key.key_id).collect::<Vec<_>>()
+        };
+        let [expired, revoked] = [key("expired", 9, Some(2)), key("revoked", 8, None)];
+        for new in [expired, revoked, key("late", 7, Some(0)), key("valid", 6, None)] {
+            store.create_key(new).await.unwrap();
+        }
+        store.revoke_key(None, "revoked", ago(2)).await.unwrap();
+        store.forget_old_runs().await.unwrap();
+        assert_eq!(names().await, ["late", "valid"], "{}", backend.url);
+        store.create_key(key("last", 5, Some(3))).await.unwrap();
+        for id in ["late", "valid"] {
+            store.revoke_key(None, id, ago(2)).await.unwrap();
+        }
+        store.forget_old_runs().await.unwrap();
+        assert_eq!(names().await, ["last"], "{}", backend.url);
+        assert!(store.has_keys().await.unwrap());
     }
 }
 
