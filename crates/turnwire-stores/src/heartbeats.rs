@@ -54,6 +54,13 @@ impl HeartbeatState {
             && within(series.first).is_some_and(|since| since >= lease)
     }
 
+    /// Returns whether a lease has passed since the last successful heartbeat. Never for a process
+    /// that is no worker.
+    pub(crate) fn are_overdue(&self, now: Instant, lease: Duration) -> bool {
+        let last = lock(&self.series).last;
+        last.is_some_and(|last| now.duration_since(last) > lease)
+    }
+
     /// Returns whether to send a heartbeat although the writer has been stuck for `stuck_for`.
     /// After an outage the writer gets the full time again.
     pub(crate) fn may_send(&self, now: Instant, stuck_for: Duration) -> bool {

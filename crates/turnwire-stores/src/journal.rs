@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
+use tokio::time::Instant;
 use tracing::warn;
 use turnwire_contract::{
     Event, EventStream, Journal, JournalError, JournalHead, RecordedEvent, RunEnd, RunId,
@@ -81,8 +82,10 @@ impl Journal for Store {
 
     fn statistics(&self) -> Option<StoreStatistics> {
         let (writer, counters) = (&self.0.writer, &self.0.counters);
+        // A worker without work writes nothing that could fail, except its heartbeats.
+        let is_late = self.0.heartbeats.are_overdue(Instant::now(), self.0.options.lease);
         Some(StoreStatistics {
-            is_available: !self.0.outage.is_down(),
+            is_available: !self.0.outage.is_down() && !is_late,
             n_waiting: writer.n_waiting(),
             stuck_for: writer.stuck_for(),
             lag: self.0.tails.lag(),

@@ -296,6 +296,34 @@ fn in_simulated_time<T>(work: impl Future<Output = T>) -> T {
     runtime.block_on(work)
 }
 
+/// The metric of the store says that it is away, without any run or probe that would fail.
+#[test]
+fn a_worker_without_work_notices_that_its_database_is_away() {
+    in_simulated_time(async {
+        let world = World::new().await;
+        let is_available = || world.b.store.statistics().unwrap().is_available;
+        tokio::time::sleep(LEASE * 2).await;
+        assert!(is_available());
+        let statements = world.faults.statements();
+        let statement = statements.into_keys().find(|name| name.contains("into workers")).unwrap();
+        let error = DatabaseError::Unavailable("as the test wants it".to_owned());
+        let (times, only_for_victim, node) = (FOR_EVER, false, Some("b"));
+        world.faults.set(Some(Fault {
+            statement,
+            error,
+            is_done: false,
+            times,
+            only_for_victim,
+            node,
+        }));
+        tokio::time::sleep(LEASE * 2).await;
+        assert!(!is_available(), "its heartbeats fail");
+        world.faults.set(None);
+        tokio::time::sleep(LEASE).await;
+        assert!(is_available(), "they succeed again");
+    });
+}
+
 #[test]
 fn every_error_of_every_statement_harms_nobody_else() {
     #[expect(clippy::disallowed_methods, reason = "for whoever looks into one statement")]
