@@ -2,8 +2,8 @@
 //!
 //! Start with [`event`]. [`ids`] and [`time`] define IDs and timestamps, [`item`] the items of a
 //! conversation, [`run`] the request that creates a run, [`generation`] the parameters of the
-//! model, [`outcome`] how runs and calls end, [`tool`] the description of a tool, and [`ports`] the
-//! interfaces to external systems.
+//! model, [`outcome`] how runs and calls end, [`tool`] the description of a tool, [`trace`] where a
+//! run belongs in a distributed trace, and [`ports`] the interfaces to external systems.
 //!
 //! This crate does no I/O, uses no async runtime and no wire format, and depends on no other crate
 //! of the workspace.
@@ -22,6 +22,7 @@ mod secrets;
 pub mod statistics;
 pub mod time;
 pub mod tool;
+pub mod trace;
 
 pub use actor::Actor;
 pub use event::{Event, RecordedEvent};
@@ -65,3 +66,4 @@ pub use secrets::{SecretText, ServerSecrets};
 pub use statistics::{DurationCounter, DurationCounts, PoolUse, StoreStatistics};
 pub use time::Timestamp;
 pub use tool::{Effect, Image, InputFormat, ToolClaims, ToolKind, ToolOutput, ToolRef, ToolSpec};
+pub use trace::{RunTrace, Sampler, SpanCounts, SpanId, TraceContext, TraceId};

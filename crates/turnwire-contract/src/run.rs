@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use crate::{
     Actor, CallId, ConversationId, Decision, Entry, Generation, Item, ItemId, RunId, Scope,
-    ServerRef, ServerSecrets, TenantId, ToolKind, ToolRef, ToolSpec,
+    ServerRef, ServerSecrets, TenantId, ToolKind, ToolRef, ToolSpec, TraceContext,
 };
 
 /// A request for a run. Recorded with the run and never changed.
@@ -29,6 +29,9 @@ pub struct RunRequest {
     /// the whole run, whichever worker executes it.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub uses: BTreeSet<Scope>,
+    /// Trace context of the request, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Arc<TraceContext>>,
     /// Name of a configured model.
     pub model: String,
     /// The provider's name of the model, if it differs. A worker on which `model` refers to another
@@ -107,6 +110,7 @@ impl RunRequest {
             tenant: TenantId::default(),
             asked_by: None,
             uses: BTreeSet::new(),
+            trace: None,
             model: model.into(),
             upstream_model: None,
             instructions: None,

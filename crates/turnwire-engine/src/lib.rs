@@ -74,6 +74,7 @@ mod tool_call;
 mod tool_result;
 mod tool_try;
 pub mod toolbox;
+mod trace_context;
 mod work_time;
 
 pub use access::{Access, AccessRules, Requester, ServerAccess};

@@ -30,6 +30,7 @@ use crate::{
     run_context::{RunContext, StepOutcome},
     run_state::item_prefix,
     tool_result::prefix,
+    trace_context,
 };
 
 /// Maximum number of parts per batch when the model is faster than the journal.
@@ -227,6 +228,7 @@ impl<'a> TurnRecorder<'a> {
             let state = self.run.state();
             (Arc::clone(state.request()), state.prompt())
         };
+        prompt.trace = trace_context::of_turn(self.run, self.context, self.turn).map(Box::new);
         // Waiting for file permits does not count as silence of the model.
         let filled = tokio::select! {
             biased;

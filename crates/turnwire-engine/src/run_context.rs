@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio_util::task::TaskTracker;
-use turnwire_contract::{BlobStore, Model, RunOutcome, RunStore};
+use turnwire_contract::{BlobStore, Model, RunOutcome, RunStore, Sampler};
 
 use crate::{
     call_statistics::CallStatistics, concurrency::ConcurrencyLimits, gathering::Gathering,
@@ -33,6 +33,8 @@ pub(crate) struct RunContext {
     pub(crate) skipped_parts: Arc<AtomicU64>,
     /// Calls of tool servers, over all runs.
     pub(crate) statistics: Arc<CallStatistics>,
+    /// Which traces are recorded; `None` if none are.
+    pub(crate) sampler: Option<Sampler>,
 }
 
 /// Whether the loop continues after a step.

@@ -19,8 +19,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
     ApiKeys, AuditLog, BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event,
     EventStream, IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, Observer,
-    RecordedEvent, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore, SecretBox, Seq,
-    Shares, SingleWorker, StoreError, TenantId, Timestamp, ToolServers, UsageCounters, Workers,
+    RecordedEvent, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore, Sampler,
+    SecretBox, Seq, Shares, SingleWorker, StoreError, TenantId, Timestamp, ToolServers,
+    UsageCounters, Workers,
 };
 
 use crate::{
@@ -105,6 +106,9 @@ pub struct EngineParts {
     /// Maximum time between two appends to an answer, reached when many are streamed at once. Zero
     /// appends every part when it arrives.
     pub max_gathering: Duration,
+    /// Which traces an observer of this process records. `None`: there is no such observer, and the
+    /// trace context of a request is passed on as it came.
+    pub sampler: Option<Sampler>,
 }
 
 impl Default for EngineParts {
@@ -134,6 +138,7 @@ impl Default for EngineParts {
             heartbeat: HEARTBEAT,
             policy: ApprovalPolicy::default(),
             max_gathering: MAX_GATHERING,
+            sampler: None,
         }
     }
 }

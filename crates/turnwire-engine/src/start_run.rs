@@ -205,6 +205,7 @@ impl Runs {
             gathering: Arc::clone(&self.0.gathering),
             skipped_parts: Arc::clone(&self.0.skipped_parts),
             statistics: Arc::clone(&self.0.statistics),
+            sampler: parts.sampler,
         };
         lock(&self.0.live).insert(run.id().clone(), Arc::clone(&run));
         let (done, outcome) = oneshot::channel();

@@ -42,6 +42,7 @@ use crate::{
     run_state::Call,
     tool_result::{outcome_unknown, prefix},
     toolbox::{not_found, read_arguments_for},
+    trace_context,
 };
 
 /// Queue length for notes of a tool. A full queue blocks the tool.
@@ -425,7 +426,14 @@ impl CallExecution<'_> {
         let (run_id, call_id) = (self.run.id().clone(), self.call_id.clone());
         let begun = self.run.state().call(self.call_id).and_then(|call| call.task.clone());
         let context = ToolContext::new(run_id, call_id, attempt, time_allowed, link);
-        let context = context.going_on_with(begun);
+        let trace = trace_context::of_call(
+            self.run,
+            self.context,
+            self.call_id,
+            attempt,
+            self.tool.spec().kind,
+        );
+        let context = context.going_on_with(begun).traced_by(trace);
         let (tool, request) = (Arc::clone(self.tool), self.request.clone());
         let task = self.context.tasks.spawn(async move { tool.call(request, context).await });
         AbortOnDrop(task)

@@ -4,7 +4,8 @@ use std::{collections::HashSet, future::pending, sync::Arc, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
-    Library, Limits, RunRequest, ServerUse, ToolKind, ToolSpec, WebhookCounts, WebhookOutbox,
+    Library, Limits, RunRequest, ServerUse, SpanCounts, ToolKind, ToolSpec, WebhookCounts,
+    WebhookOutbox,
 };
 use turnwire_engine::Runs;
 
@@ -77,6 +78,8 @@ pub struct AppOptions {
     pub worker: Option<String>,
     /// The outbox of webhooks. `None`: there is none, and nothing in it to list.
     pub webhooks: Option<Webhooks>,
+    /// What became of the spans of this process.
+    pub spans: Arc<SpanCounts>,
     /// Maximum time without output on a stream; a heartbeat is sent then.
     pub heartbeat: Duration,
 }
@@ -99,6 +102,7 @@ impl Default for AppOptions {
             admission: AdmissionLimits::default(),
             worker: None,
             webhooks: None,
+            spans: Arc::default(),
             heartbeat: HEARTBEAT,
         }
     }

@@ -33,7 +33,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use tracing::warn;
-use turnwire_contract::{Actor, Scope, Share, StoreError, TenantId, Timestamp, TokenVerifier};
+use turnwire_contract::{
+    Actor, Scope, Share, StoreError, TenantId, Timestamp, TokenVerifier, TraceContext,
+};
 use turnwire_engine::{Requester, Runs};
 
 pub use self::api_key::NewApiKey;
@@ -367,6 +369,8 @@ pub struct Caller {
     _permit: Arc<Permit>,
     /// What the response says about quotas.
     quota_slot: QuotaSlot,
+    /// Trace context of the request.
+    trace: Option<Arc<TraceContext>>,
 }
 
 impl Caller {
@@ -388,6 +392,11 @@ impl Caller {
     /// Where to note what the response says about quotas.
     pub(crate) fn quota_slot(&self) -> &QuotaSlot {
         &self.quota_slot
+    }
+
+    /// The trace that the request belongs to, if it says so.
+    pub(crate) fn trace(&self) -> Option<&Arc<TraceContext>> {
+        self.trace.as_ref()
     }
 
     /// Whether the caller's key has a scope.

@@ -23,7 +23,7 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
-use turnwire_contract::{IncompleteReason, Observer, WebhookCounts};
+use turnwire_contract::{IncompleteReason, Observer, SpanCounts, WebhookCounts};
 use turnwire_engine::Runs;
 use turnwire_surfaces::wire_json;
 
@@ -52,6 +52,8 @@ pub(crate) struct Metrics {
     store: Arc<StoreMetrics>,
     runs_near_budget: Counter,
     webhooks: WebhookMetrics,
+    spans_exported: Counter,
+    spans_dropped: Counter,
 }
 
 /// What was sent to receivers of webhooks.
@@ -168,6 +170,12 @@ impl Metrics {
         let help = "Runs started with a budget of the month that is nearly spent";
         registry.register("runs_near_budget", help, runs_near_budget.clone());
         let webhooks = webhooks(&mut registry);
+        let (spans_exported, spans_dropped) = (Counter::default(), Counter::default());
+        let help = "Spans of traces that their receiver accepted";
+        registry.register("spans_exported", help, spans_exported.clone());
+        let help =
+            "Spans of traces that were lost: the queue was full, or the receiver refused them";
+        registry.register("spans_dropped", help, spans_dropped.clone());
         Self {
             registry,
             ws_messages,
@@ -188,6 +196,8 @@ impl Metrics {
             store,
             runs_near_budget,
             webhooks,
+            spans_exported,
+            spans_dropped,
         }
     }
 }
@@ -286,6 +296,7 @@ impl Metrics {
         &self,
         runs: &Runs,
         webhooks: Option<&WebhookCounts>,
+        spans: &SpanCounts,
     ) -> Result<String, fmt::Error> {
         self.look_at(runs);
         if let Some(counts) = webhooks {
@@ -295,6 +306,8 @@ impl Metrics {
             metrics.given_up.inner().store(counts.n_given_up(), Ordering::Relaxed);
             metrics.pending.set(i64::try_from(counts.n_pending()).unwrap_or(i64::MAX));
         }
+        self.spans_exported.inner().store(spans.n_exported(), Ordering::Relaxed);
+        self.spans_dropped.inner().store(spans.n_dropped(), Ordering::Relaxed);
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)

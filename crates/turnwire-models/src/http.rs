@@ -17,7 +17,7 @@ use reqwest::{
 use serde::Serialize;
 use thiserror::Error;
 use tracing::debug;
-use turnwire_contract::{ModelError, ModelStream};
+use turnwire_contract::{ModelError, ModelStream, TraceContext};
 use turnwire_http::chain;
 
 use crate::{
@@ -34,6 +34,10 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 /// Header of OpenAI with the delay in milliseconds, besides `Retry-After`.
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+
+/// Headers of W3C Trace Context.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// An endpoint of a provider.
 #[derive(Debug, Clone)]
@@ -105,11 +109,14 @@ impl Endpoint {
         &self,
         body: &impl Serialize,
         dialect: D,
+        trace: Option<&TraceContext>,
     ) -> Result<ModelStream, ModelError>
     where
         D: Dialect + Send + 'static,
     {
-        let request = self.client.post(self.url.clone()).headers(self.headers.clone()).json(body);
+        let mut headers = self.headers.clone();
+        headers.extend(trace.into_iter().flat_map(trace_headers));
+        let request = self.client.post(self.url.clone()).headers(headers).json(body);
         let response = request.send().await.map_err(|error| out_of_reach(error.without_url()))?;
         if !response.status().is_success() {
             return Err(self.model_error(refusal(response).await));
@@ -133,6 +140,13 @@ impl Endpoint {
             error => error,
         }
     }
+}
+
+/// The headers of a trace context.
+fn trace_headers(trace: &TraceContext) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    let state = trace.tracestate.as_ref().map(|state| (TRACESTATE, state));
+    let fields = [(TRACEPARENT, &trace.traceparent)].into_iter().chain(state);
+    fields.filter_map(|(name, value)| Some((name, HeaderValue::from_str(value).ok()?)))
 }
 
 fn out_of_reach(error: reqwest::Error) -> ModelError {

@@ -59,6 +59,7 @@ pub(crate) fn sample_prompt(seal: &str) -> Prompt {
             answer_schema: Some(json!({ "type": "object" })),
             ..Generation::default()
         },
+        trace: None,
     }
 }
 

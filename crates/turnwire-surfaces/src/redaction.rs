@@ -30,15 +30,16 @@ pub fn redacted(recorded: &RecordedEvent) -> RecordedEvent {
     RecordedEvent { run_id: run_id.clone(), seq: *seq, at: *at, event: event_of(event) }
 }
 
-/// The event without who asked for the run, with which scopes, and who decided, for readers outside of the tenant.
+/// The event without who asked for the run, with which scopes, in which trace, and who decided, for
+/// readers outside of the tenant.
 pub fn without_actors(recorded: Arc<RecordedEvent>) -> Arc<RecordedEvent> {
     let mut recorded = recorded;
     if let Event::RunQueued { request } = &recorded.event
-        && (request.asked_by.is_some() || !request.uses.is_empty())
+        && (request.asked_by.is_some() || !request.uses.is_empty() || request.trace.is_some())
         && let Event::RunQueued { request } = &mut Arc::make_mut(&mut recorded).event
     {
         let request = Arc::make_mut(request);
-        request.asked_by = None;
+        (request.asked_by, request.trace) = (None, None);
         request.uses.clear();
     } else if let Event::ApprovalResolved { actor: Some(_), .. } = &recorded.event
         && let Event::ApprovalResolved { actor, .. } = &mut Arc::make_mut(&mut recorded).event

@@ -24,6 +24,7 @@ fn prompt(items: impl IntoIterator<Item = Item>) -> Prompt {
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: true,
         generation: Generation::default(),
+        trace: None,
     }
 }
 

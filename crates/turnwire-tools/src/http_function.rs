@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 use tracing::warn;
 use turnwire_contract::{
-    Effect, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
+    Effect, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec, TraceContext,
 };
 use turnwire_http::chain;
 
@@ -217,7 +217,11 @@ impl HttpFunction {
         Ok(Self { spec, client, address, options, headers })
     }
 
-    fn request(&self, call: ToolRequest) -> Result<Request, ToolError> {
+    fn request(
+        &self,
+        call: ToolRequest,
+        trace: Option<&TraceContext>,
+    ) -> Result<Request, ToolError> {
         let (url, rest) = self.address.filled(call.arguments, self.options.method.has_body())?;
         let key = HeaderValue::try_from(call.idempotency_key)
             .map_err(|_| ToolError::failed("the idempotency key is not a valid header value"))?;
@@ -226,6 +230,11 @@ impl HttpFunction {
             .request(self.options.method.into(), url)
             .headers(self.headers.clone())
             .header(IDEMPOTENCY_KEY, key);
+        if let Some(trace) = trace {
+            request = request.header("traceparent", &trace.traceparent);
+            let state = trace.tracestate.iter();
+            request = state.fold(request, |request, state| request.header("tracestate", state));
+        }
         if self.options.method.has_body() {
             request = request.json(&rest);
         }
@@ -298,7 +307,7 @@ impl Tool for HttpFunction {
         request: ToolRequest,
         context: ToolContext,
     ) -> Result<ToolOutput, ToolError> {
-        let request = self.request(request)?;
+        let request = self.request(request, context.trace())?;
         let asking = tokio::time::timeout(self.options.timeout, self.ask(request));
         tokio::select! {
             biased;

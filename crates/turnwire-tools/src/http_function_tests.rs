@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
     CallId, CallLink, Effect, RunId, TenantId, Tool, ToolContext, ToolError, ToolNote, ToolOutput,
-    ToolRequest,
+    ToolRequest, TraceContext,
 };
 
 use super::{HttpFunction, HttpFunctionError, HttpFunctionOptions, HttpMethod};
@@ -100,7 +100,12 @@ async fn call_with(
         settings: Value::Null,
     };
     let (run, call) = (RunId::from("run_1"), CallId::from("call_1"));
-    tool.call(request, ToolContext::new(run, call, 1, Duration::from_secs(5), link)).await
+    let context = ToolContext::new(run, call, 1, Duration::from_secs(5), link);
+    let trace = TraceContext {
+        traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned(),
+        tracestate: Some("vendor=1".to_owned()),
+    };
+    tool.call(request, context.traced_by(Some(trace))).await
 }
 
 fn json_answer(body: &Value) -> Response {
@@ -132,6 +137,9 @@ async fn what_is_not_in_the_address_is_in_the_body() {
     assert_eq!(seen.headers["authorization"], "Bearer sk-123456");
     assert_eq!(seen.headers["x-team"], "blue team");
     assert_eq!(seen.headers["idempotency-key"], "run_1:call_1");
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    assert_eq!(seen.headers["traceparent"], parent);
+    assert_eq!(seen.headers["tracestate"], "vendor=1");
 }
 
 #[tokio::test]

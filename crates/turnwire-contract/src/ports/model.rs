@@ -11,7 +11,9 @@ use futures::Stream;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Annotation, Capabilities, Generation, Item, Logprob, ToolChoice, ToolSpec, Usage};
+use crate::{
+    Annotation, Capabilities, Generation, Item, Logprob, ToolChoice, ToolSpec, TraceContext, Usage,
+};
 
 /// The answer as a stream of parts. Dropping it closes the connection to the provider.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelPart, ModelError>> + Send + 'static>>;
@@ -63,6 +65,8 @@ pub struct Prompt {
     pub parallel_tool_calls: bool,
     /// Sampling and output parameters.
     pub generation: Generation,
+    /// Trace context of the turn, sent to the provider.
+    pub trace: Option<Box<TraceContext>>,
 }
 
 /// A part of the model's answer.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use crate::{CallId, Reply, RunId, TenantId, ToolOutput, ToolSpec};
+use crate::{CallId, Reply, RunId, TenantId, ToolOutput, ToolSpec, TraceContext};
 
 /// A tool that the model can call.
 ///
@@ -66,6 +66,7 @@ pub struct ToolContext {
     /// Maximum duration of the call.
     pub time_allowed: Duration,
     task: Option<String>,
+    trace: Option<Box<TraceContext>>,
     link: Arc<dyn CallLink>,
 }
 
@@ -78,7 +79,7 @@ impl ToolContext {
         time_allowed: Duration,
         link: Arc<dyn CallLink>,
     ) -> Self {
-        Self { run_id, call_id, attempt, time_allowed, task: None, link }
+        Self { run_id, call_id, attempt, time_allowed, task: None, trace: None, link }
     }
 
     /// Sets the ID of the background task that an earlier attempt of this call started.
@@ -90,6 +91,16 @@ impl ToolContext {
     /// of starting again.
     pub fn begun_task(&self) -> Option<&str> {
         self.task.as_deref()
+    }
+
+    /// Sets the trace context of the call.
+    pub fn traced_by(self, trace: Option<TraceContext>) -> Self {
+        Self { trace: trace.map(Box::new), ..self }
+    }
+
+    /// Trace context of the call, for requests that belong to it.
+    pub fn trace(&self) -> Option<&TraceContext> {
+        self.trace.as_deref()
     }
 
     /// Reports that the work continues as a background task. The ID must allow another worker to

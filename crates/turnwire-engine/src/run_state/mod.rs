@@ -216,6 +216,11 @@ impl RunState {
         &self.request.limits
     }
 
+    /// Returns the number of workers so far.
+    pub(crate) fn n_workers(&self) -> u32 {
+        self.n_workers
+    }
+
     /// Returns the number of started turns.
     pub fn turn(&self) -> u32 {
         self.turn
@@ -298,6 +303,7 @@ impl RunState {
             tool_choice: self.tool_choice(),
             parallel_tool_calls: request.parallel_tool_calls,
             generation: request.generation.clone(),
+            trace: None,
         }
     }
 

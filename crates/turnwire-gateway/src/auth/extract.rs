@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::{
     extract::{FromRequestParts, MatchedPath},
-    http::{StatusCode, request::Parts},
+    http::{HeaderMap, StatusCode, request::Parts},
 };
 use serde::Deserialize;
+use turnwire_contract::TraceContext;
 
 use super::{Caller, MetricsReader, PROBES, SharedReader, identity::Identity, scopes};
 use crate::{
@@ -55,8 +56,18 @@ impl Caller {
             held.hold(Arc::clone(&permit), identity.validity.clone());
         }
         let quota_slot = parts.extensions.get::<QuotaSlot>().cloned().unwrap_or_default();
-        Ok(Self { identity, _permit: permit, quota_slot })
+        let trace = trace_in(&parts.headers).map(Arc::new);
+        Ok(Self { identity, _permit: permit, quota_slot, trace })
     }
+}
+
+/// Reads the trace context of a request. One that is malformed or ambiguous is ignored.
+fn trace_in(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut parents = headers.get_all("traceparent").iter();
+    let (parent, None) = (parents.next()?, parents.next()) else { return None };
+    let states = headers.get_all("tracestate").iter();
+    let states: Option<Vec<&str>> = states.map(|state| state.to_str().ok()).collect();
+    TraceContext::read(parent.to_str().ok()?, states.map(|states| states.join(",")).as_deref())
 }
 
 impl FromRequestParts<App> for MetricsReader {

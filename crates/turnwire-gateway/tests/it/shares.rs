@@ -36,7 +36,10 @@ async fn with_key(world: &World, method: Method, path: &str, body: Value) -> (St
 }
 
 async fn run(world: &World) -> String {
-    with_key(world, Method::POST, "/chat", json!({ "message": "Go" })).await;
+    let asked = world.request(Method::POST, "/chat").bearer_auth(KEY);
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let asked = asked.header("traceparent", parent).json(&json!({ "message": "Go" }));
+    assert_eq!(asked.send().await.unwrap().status(), StatusCode::OK);
     let (_, runs) = with_key(world, Method::GET, "/v1/runs", json!({})).await;
     runs["data"][0]["run_id"].as_str().unwrap().to_owned()
 }
@@ -79,8 +82,9 @@ async fn a_link_shows_one_run_until_it_is_revoked() {
     let own = world.request(Method::GET, &format!("/v1/runs/{run}/events")).bearer_auth(KEY);
     let own = world.text(own).await;
     let (before, rest) = own.split_once("\"asked_by\":{").expect("the owner sees who asked");
-    let (_, rest) = rest.split_once("},").unwrap();
-    assert_eq!(world.text(events).await, format!("{before}{rest}"));
+    let (hidden, rest) = rest.split_once("\"model\":").unwrap();
+    assert!(hidden.contains("\"traceparent\":"), "the owner sees in which trace: {hidden}");
+    assert_eq!(world.text(events).await, format!("{before}\"model\":{rest}"));
     for (method, path) in [
         (Method::GET, format!("/v1/runs/{run}")),
         (Method::POST, format!("/v1/runs/{run}/cancel")),

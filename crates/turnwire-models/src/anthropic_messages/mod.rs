@@ -81,7 +81,7 @@ impl Model for AnthropicMessages {
 
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let body = RequestBody::new(&prompt, self.model.as_deref());
-        self.endpoint.ask(&body, MessageStream::default()).await
+        self.endpoint.ask(&body, MessageStream::default(), prompt.trace.as_deref()).await
     }
 
     fn capabilities(&self) -> Capabilities {

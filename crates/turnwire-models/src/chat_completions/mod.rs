@@ -75,7 +75,7 @@ impl Model for ChatCompletions {
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let body = RequestBody::new(&prompt, self.model.as_deref());
         let tool_names = prompt.tools.iter().map(|tool| tool.name.clone());
-        self.endpoint.ask(&body, ChatStream::new(tool_names)).await
+        self.endpoint.ask(&body, ChatStream::new(tool_names), prompt.trace.as_deref()).await
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -29,6 +29,7 @@ fn prompt() -> Prompt {
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: true,
         generation: Generation::default(),
+        trace: None,
     }
 }
 

@@ -79,7 +79,8 @@ impl Model for OpenAiResponses {
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let summary = self.reasoning_summary.as_deref();
         let body = RequestBody::new(&prompt, self.model.as_deref(), summary);
-        self.endpoint.ask(&body, ResponseStream::new(&prompt.tools)).await
+        let dialect = ResponseStream::new(&prompt.tools);
+        self.endpoint.ask(&body, dialect, prompt.trace.as_deref()).await
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -22,6 +22,7 @@ fn prompt(items: impl IntoIterator<Item = Item>) -> Prompt {
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: true,
         generation: turnwire_contract::Generation::default(),
+        trace: None,
     }
 }
 

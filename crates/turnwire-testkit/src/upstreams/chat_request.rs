@@ -37,6 +37,7 @@ pub(super) fn prompt_of(body: &Value) -> Prompt {
             answer_schema: body.pointer("/response_format/json_schema/schema").cloned(),
             ..Generation::default()
         },
+        trace: None,
     }
 }
 

@@ -25,6 +25,10 @@ use super::{
 /// Key of the idempotency key in `_meta`; the same for every attempt of a call.
 const IDEMPOTENCY_KEY: &str = "dev.turnwire/idempotencyKey";
 
+/// Keys of the trace context in `_meta`.
+const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
+
 /// Maximum number of elicitation rounds per call.
 const MAX_ROUNDS: usize = 10;
 
@@ -136,6 +140,11 @@ impl McpTool {
         };
         let mut meta = JsonObject::new();
         meta.insert(IDEMPOTENCY_KEY.to_owned(), json!(round.key));
+        if let Some(trace) = context.trace() {
+            meta.insert(TRACEPARENT.to_owned(), json!(trace.traceparent));
+            let state = trace.tracestate.as_ref();
+            meta.extend(state.map(|state| (TRACESTATE.to_owned(), json!(state))));
+        }
         request.extensions_mut().insert(RequestMetaObject::from(meta));
         request
     }

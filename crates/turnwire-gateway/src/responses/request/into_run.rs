@@ -49,6 +49,7 @@ pub fn into_run(request: CreateResponse, resolved: ResolvedRequest) -> RunReques
         tenant: resolved.tenant,
         asked_by: None,
         uses: BTreeSet::new(),
+        trace: None,
         model: resolved.model,
         upstream_model: None,
         instructions: request.instructions,

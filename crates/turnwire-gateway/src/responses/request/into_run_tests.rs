@@ -55,6 +55,7 @@ fn everything_arrives() {
     let expected = RunRequest {
         tenant: "t".into(),
         asked_by: None,
+        trace: None,
         upstream_model: None,
         model: "small".into(),
         instructions: Some("Be brief.".into()),

@@ -1,0 +1,110 @@
+//! Makes spans of what the runs of this process record.
+//!
+//! A worker may die with spans that wait to be sent. So the worker that takes its run over sends all
+//! spans of the journal again: they have the same IDs and contents, and a receiver stores each once. A
+//! worker that releases its runs has sent its spans, and they are not sent again.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use opentelemetry_sdk::trace::SpanData;
+use turnwire_contract::{Event, ObservedRun, Observer, RecordedEvent, RunTrace, RunWatch, Sampler};
+
+use crate::{
+    projection::{AboutRun, Projection},
+    queue::SpanQueue,
+};
+
+/// Names of the providers of models, for `gen_ai.provider.name`.
+#[derive(Debug, Clone, Default)]
+pub struct Providers {
+    /// By the name of the model.
+    pub named: BTreeMap<String, Arc<str>>,
+    /// The provider of all other names.
+    pub others: Arc<str>,
+}
+
+/// Observes runs, and queues their spans.
+#[derive(Debug)]
+pub struct TraceObserver {
+    sampler: Sampler,
+    captures_contents: bool,
+    providers: Providers,
+    queue: SpanQueue,
+}
+
+impl TraceObserver {
+    pub(crate) fn new(
+        sampler: Sampler,
+        captures_contents: bool,
+        providers: Providers,
+        queue: SpanQueue,
+    ) -> Self {
+        Self { sampler, captures_contents, providers, queue }
+    }
+}
+
+impl Observer for TraceObserver {
+    fn watch(&self, run: ObservedRun<'_>) -> Box<dyn RunWatch> {
+        let trace = RunTrace::of(run.run_id, run.request.trace.as_ref(), self.sampler);
+        if !trace.is_sampled {
+            return Box::new(Unsampled);
+        }
+        let provider = self.providers.named.get(&run.request.model);
+        let about = AboutRun {
+            trace,
+            request: Arc::clone(run.request),
+            provider: Arc::clone(provider.unwrap_or(&self.providers.others)),
+            captures_contents: self.captures_contents,
+        };
+        let projection = Projection::new(run.run_id.as_str(), about);
+        Box::new(Watch { projection, recalled: Vec::new(), queue: self.queue.clone() })
+    }
+}
+
+/// A run whose trace is not recorded.
+struct Unsampled;
+
+impl RunWatch for Unsampled {
+    fn recall(&mut self, _recorded: &RecordedEvent) {}
+
+    fn note(&mut self, _recorded: &RecordedEvent) {}
+}
+
+struct Watch {
+    projection: Projection,
+    /// Spans of an earlier worker, until it is known whether it was lost.
+    recalled: Vec<SpanData>,
+    queue: SpanQueue,
+}
+
+impl Watch {
+    fn send_recalled(&mut self) {
+        for span in std::mem::take(&mut self.recalled) {
+            self.queue.send(span);
+        }
+    }
+}
+
+impl RunWatch for Watch {
+    fn recall(&mut self, recorded: &RecordedEvent) {
+        self.recalled.extend(self.projection.apply(recorded));
+        // Nothing follows that would tell who recorded it.
+        if recorded.event.ends_the_run() {
+            self.send_recalled();
+        }
+    }
+
+    fn note(&mut self, recorded: &RecordedEvent) {
+        match &recorded.event {
+            Event::RunTakenOver { last_heard: Some(_), .. } => self.send_recalled(),
+            _ => self.recalled = Vec::new(),
+        }
+        for span in self.projection.apply(recorded) {
+            self.queue.send(span);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "observer_tests.rs"]
+mod tests;
