@@ -4,7 +4,8 @@ use std::{env, sync::Arc, time::Duration};
 
 use turnwire::{Agent, Error, Model};
 use turnwire_contract::{
-    CustomTools, Pins, SecretBox, TokenVerifier, Tool, ToolServers, WebhookCounts, WebhookOutbox,
+    CustomTools, Pins, SecretBox, SpanCounts, TokenVerifier, Tool, ToolServers, WebhookCounts,
+    WebhookOutbox,
 };
 use turnwire_engine::{
     ApprovalPolicy, EngineParts, MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore, Runs,
@@ -17,6 +18,7 @@ use turnwire_models::{
     OpenAiResponsesOptions, Priced, Upstream, Upstreams, UpstreamsOptions, WithoutParameters,
 };
 use turnwire_oidc::{Oidc, OidcOptions};
+use turnwire_otel::{Providers, SpanExport};
 use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{
     DefaultAnalyzer, Egress, EgressOptions, Embeddings, EmbeddingsOptions, FileSearch,
@@ -29,7 +31,7 @@ use crate::{
     exit::Problem,
     settings::{
         ApprovalSettings, Demo, Kind, ModelSettings, OtherNames, Provider, RunSettings,
-        ServeSettings, ToolCalling, UpstreamSettings,
+        ServeSettings, ServedModels, ToolCalling, UpstreamSettings,
     },
 };
 
@@ -79,6 +81,8 @@ pub(crate) struct Gateway {
     pub(crate) indexer: Indexer,
     /// Sends webhooks in the background, once it is started; none if there is no receiver.
     pub(crate) webhooks: Option<WebhookSender>,
+    /// Sends spans in the background, once it is started; none if there is no receiver.
+    pub(crate) traces: Option<SpanExport>,
 }
 
 /// Builds the gateway. Opens its store, and starts nothing else.
@@ -132,8 +136,11 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         policy: policy(&settings.approvals, store.as_ref()),
         max_gathering: taken.gathering,
         quotas: settings.quotas.clone(),
+        sampler: settings.traces.as_ref().map(|traces| traces.sampler),
         ..kept_in(store.as_ref())
     });
+    let spans = Arc::new(SpanCounts::default());
+    let traces = traces(settings, &runs, &spans)?;
     let webhooks = store.as_ref().map(outbox);
     let options = AppOptions {
         default_model: settings.models.default_name.clone(),
@@ -151,13 +158,50 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         audit: settings.audit,
         worker: store.as_ref().map(|store| store.worker().to_owned()),
         webhooks: webhooks.clone(),
+        spans,
         ..AppOptions::default()
     };
     let indexer = Indexer::new(library.clone(), reader, pdf_program());
     let app = App::new(runs, library, options);
     let webhooks = webhooks.map(|webhooks| sender(webhooks, settings, &app)).transpose()?;
     let webhooks = webhooks.flatten();
-    Ok(Gateway { app, tool_servers, store, indexer, webhooks })
+    Ok(Gateway { app, tool_servers, store, indexer, webhooks, traces })
+}
+
+/// Observes the runs with what exports their spans, if there is a receiver.
+fn traces(
+    settings: &ServeSettings,
+    runs: &Runs,
+    counts: &Arc<SpanCounts>,
+) -> Result<Option<SpanExport>, Problem> {
+    let Some(options) = &settings.traces else { return Ok(None) };
+    let providers = providers(&settings.models);
+    let (export, observer) = SpanExport::new(options, providers, Arc::clone(counts))
+        .map_err(|error| Problem::failure(error.to_string()))?;
+    runs.observe_with(Arc::new(observer));
+    Ok(Some(export))
+}
+
+/// Names the providers of the models, as the semantic conventions do: by the API that they speak.
+fn providers(models: &ServedModels) -> Providers {
+    let name = |settings: &ModelSettings| match settings {
+        ModelSettings::Scripted(_) => "scripted",
+        ModelSettings::Provider(provider) => provider_name(provider.kind),
+    };
+    let named = models.named.iter().map(|(model, settings)| (model.clone(), name(settings).into()));
+    let others = match &models.others {
+        OtherNames::PassedOn(provider) => provider_name(provider.kind),
+        OtherNames::AnsweredBy(model) => models.named.get(model).map_or("", name),
+        OtherNames::Refused => "",
+    };
+    Providers { named: named.collect(), others: others.into() }
+}
+
+fn provider_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::ChatCompletions | Kind::OpenAiResponses => "openai",
+        Kind::AnthropicMessages => "anthropic",
+    }
 }
 
 /// Returns the outbox of webhooks. A gateway that sends none lists those of others.

@@ -6,6 +6,7 @@ use turnwire::Limits;
 use turnwire_engine::{AccessRules, QuotaOptions};
 use turnwire_gateway::{AuditLevel, AuthOptions};
 use turnwire_oidc::OidcOptions;
+use turnwire_otel::TraceOptions;
 use turnwire_stores::{SecretKeys, StoreOptions};
 use turnwire_tools::{
     EgressOptions, EmbeddingsOptions, HttpFunctionOptions, McpServerOptions, UrlRule,
@@ -54,6 +55,8 @@ pub(crate) struct ServeSettings {
     pub(crate) egress: EgressOptions,
     /// What is sent to receivers of webhooks.
     pub(crate) webhooks: WebhookSettings,
+    /// Where spans go; nowhere if not set.
+    pub(crate) traces: Option<TraceOptions>,
     /// Embeddings model for file search.
     pub(crate) embeddings: Option<EmbeddingsOptions>,
     pub(crate) limits: Limits,
@@ -103,6 +106,7 @@ impl ServeSettings {
             web_search.map(|search| search.with_environment(environment, &mut in_file));
         let embeddings = sections.embeddings.as_ref();
         let embeddings = embeddings.map(|section| section.options(environment, &mut in_file));
+        let traces = traces(environment, &mut in_environment);
         let choice = arguments.model.as_deref().or(environment.get("TURNWIRE_MODEL"));
         let is_demo = arguments.demo || choice == Some(SCRIPTED);
         let store = sections.store.options(is_demo, environment, &mut in_file, &mut in_environment);
@@ -152,6 +156,7 @@ impl ServeSettings {
             web_search,
             egress: sections.egress,
             webhooks,
+            traces,
             embeddings,
             server_limits: sections.limits.server,
             quotas: sections.quotas,
@@ -166,6 +171,14 @@ impl ServeSettings {
             warnings,
         })
     }
+}
+
+/// Reads the standard variables of OpenTelemetry.
+fn traces(environment: &Environment, mistakes: &mut Vec<String>) -> Option<TraceOptions> {
+    TraceOptions::read(|name| environment.get(name)).unwrap_or_else(|mistake| {
+        mistakes.push(mistake.to_string());
+        None
+    })
 }
 
 fn warnings(sections: &Sections, file: Option<&SettingsFile>) -> Vec<String> {

@@ -21,6 +21,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, sqlite::SqliteConnect
 
 use crate::{
     echoing_servers::{EchoingMcp, EchoingModel},
+    otlp_receiver::OtlpReceiver,
     serve::{DEMO, Gateway, quick},
     world::World,
 };
@@ -157,6 +158,7 @@ struct Bench {
     world: World,
     model: EchoingModel,
     mcp: EchoingMcp,
+    traces: OtlpReceiver,
     key: String,
     metrics_token: String,
     /// What is found in places that are looked at along the way.
@@ -169,6 +171,8 @@ impl Bench {
         let canaries = Canaries::default();
         let (model, mcp) = (EchoingModel::start(), EchoingMcp::start());
         let (key, metrics_token) = (canaries.plant("API key"), canaries.plant("metrics token"));
+        let traces = OtlpReceiver::start();
+        let trace_key = canaries.plant("header of the receiver of traces");
         let secret_key = STANDARD.encode(&canaries.plant("raw key").as_bytes()[..32]);
         canaries.note("key of [secrets]", &secret_key);
         let world = World::new()
@@ -190,6 +194,10 @@ impl Bench {
             .with("EMBEDDINGS_KEY", &canaries.plant("key of the embeddings"))
             .with("SEARCH_KEY", &canaries.plant("key of the web search"))
             .with("HOOK_SECRET", &hook_secret(&canaries))
+            .with("OTEL_EXPORTER_OTLP_ENDPOINT", &traces.url())
+            .with("OTEL_EXPORTER_OTLP_HEADERS", &format!("x-trace-key={trace_key}"))
+            .with("OTEL_BSP_SCHEDULE_DELAY", "0")
+            .with("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
             .with("UNUSED_SECRET", &canaries.plant("variable that nothing names"));
         let store = format!("sqlite://{}/runs.db", world.path().display());
         let world = world.with("TURNWIRE_STORE_URL", &store);
@@ -201,6 +209,7 @@ impl Bench {
             world,
             model,
             mcp,
+            traces,
             key,
             metrics_token,
             found: BTreeSet::new(),
@@ -384,6 +393,10 @@ async fn no_secret_is_found_anywhere() {
     bench.look("the answers", &answers);
     bench.look("the log", &logs);
     bench.look("what the model is told", &told);
+    let traces = String::from_utf8_lossy(&bench.traces.bodies()).into_owned();
+    assert!(traces.contains("invoke_agent") && traces.contains("call echo"), "{traces}");
+    assert!(bench.traces.heads().contains("x-trace-key: cnry"), "{}", bench.traces.heads());
+    bench.look("the traces", &traces);
     let found: Vec<String> = bench.found.iter().cloned().collect();
     assert!(found.is_empty(), "{} found:\n{}", found.len(), found.join("\n\n"));
 }

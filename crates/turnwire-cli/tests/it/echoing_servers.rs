@@ -138,6 +138,11 @@ impl EchoingModel {
         format!("http://127.0.0.1:{}/v1", self.port)
     }
 
+    /// The heads of all requests.
+    pub(crate) fn heads(&self) -> String {
+        self.shared.note(|received| received.heads.clone())
+    }
+
     /// The bodies of all requests.
     pub(crate) fn bodies(&self) -> String {
         self.shared.note(|received| received.bodies.clone())
@@ -229,6 +234,11 @@ impl EchoingMcp {
     /// Waits until there was a request that begins with each of these.
     pub(crate) fn wait_for_heads(&self, heads: &[&str]) {
         self.shared.wait_for_heads(heads);
+    }
+
+    /// The bodies of all requests.
+    pub(crate) fn bodies(&self) -> String {
+        self.shared.note(|received| received.bodies.clone())
     }
 
     pub(crate) fn wait_for_hanging(&self, n: usize) {

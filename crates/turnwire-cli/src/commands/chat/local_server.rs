@@ -69,11 +69,14 @@ impl LocalServer {
         let worker = gateway.app.runs().start_worker().await;
         worker.map_err(|error| unusable(error.to_string()))?;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let Gateway { app, tool_servers, store, indexer, webhooks } = gateway;
+        let Gateway { app, tool_servers, store, indexer, webhooks, traces } = gateway;
         tasks.spawn(server.run());
         tasks.spawn(indexer.run(stop.clone()));
         if let Some(webhooks) = webhooks {
             tasks.spawn(webhooks.run(stop.clone()));
+        }
+        if let Some(traces) = traces {
+            tasks.spawn(traces.run(stop.clone()));
         }
         tasks.close();
         Ok(Self { app, tool_servers, store, address, key, tasks, stop })

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
-use futures::future::{join, join_all, join3, join4};
+use futures::future::{join, join_all, join4};
 use tokio::net::TcpListener;
 use turnwire_contract::{Tool, ToolError};
 use turnwire_models::probe::{ModelListFormat, ProbeError, models_at};
@@ -32,15 +32,22 @@ pub(super) async fn everything(settings: &ServeSettings, environment: &Environme
         Box::pin(models(settings)),
         Box::pin(tool_servers(settings)),
         Box::pin(store(settings.store.as_ref())),
-        Box::pin(join3(web_search(settings), identity_provider(settings), listen(settings.listen))),
+        Box::pin(join4(
+            web_search(settings),
+            identity_provider(settings),
+            traces(settings),
+            listen(settings.listen),
+        )),
     );
-    let (models, tool_servers, store, (web_search, identity_provider, listen)) = looking.await;
+    let (models, tool_servers, store, others) = looking.await;
+    let (web_search, identity_provider, traces, listen) = others;
     let mut findings = vec![read_settings(settings)];
     findings.extend(models);
     findings.extend(tool_servers);
     findings.extend(store);
     findings.extend(web_search);
     findings.extend(identity_provider);
+    findings.extend(traces);
     findings.extend(secret_keys(settings));
     findings.extend(way_out(settings));
     findings.push(listen);
@@ -66,6 +73,17 @@ async fn identity_provider(settings: &ServeSettings) -> Option<Finding> {
         Ok(n_keys) => Finding::ok(subject, format!("{}: usable keys: {n_keys}", options.issuer)),
         Err(why) => Finding::broken(subject, why)
             .hint("check issuer under [oidc]: it is the address that the provider calls itself"),
+    })
+}
+
+/// Sends an empty batch of spans to their receiver.
+async fn traces(settings: &ServeSettings) -> Option<Finding> {
+    let options = settings.traces.as_ref()?;
+    let receiver = options.receiver();
+    Some(match turnwire_otel::check(options).await {
+        Ok(()) => Finding::ok("traces", format!("{receiver} accepts spans")),
+        Err(error) => Finding::broken("traces", format!("{receiver}: {error}"))
+            .hint("check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"),
     })
 }
 

@@ -82,7 +82,7 @@ async fn until_closed(
     settings: &ServeSettings,
     output: ServeOutput,
 ) -> Result<Exit, Problem> {
-    let Gateway { app, tool_servers, store, indexer, webhooks } = gateway;
+    let Gateway { app, tool_servers, store, indexer, webhooks, traces } = gateway;
     let unheard =
         |error: io::Error| Problem::failure(format!("cannot listen for signals: {error}"));
     let mut signals = Signals::listen().map_err(unheard)?;
@@ -108,6 +108,9 @@ async fn until_closed(
     background.spawn(indexer.run(stop.clone()));
     if let Some(webhooks) = webhooks {
         background.spawn(webhooks.run(stop.clone()));
+    }
+    if let Some(traces) = traces {
+        background.spawn(traces.run(stop.clone()));
     }
     background.close();
     let mut serving = Box::pin(server.run());
