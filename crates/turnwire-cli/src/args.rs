@@ -156,12 +156,12 @@ Runs are stored in turnwire.db and survive a restart; see [store] in the setting
 
 Ctrl-C or SIGTERM shuts down gracefully: the server accepts no new requests, closes streams,
 releases its runs to other nodes or to the next start, and stops tool servers. A second signal
-exits immediately. SIGHUP is ignored: settings are read only at startup.
+exits immediately. SIGHUP reads the settings again, without ending a stream.
 
 Exit codes: 0 shut down gracefully, 1 cannot listen or failed, 2 invalid usage or settings,
 130 forced exit by Ctrl-C, 143 forced exit by SIGTERM.";
 
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(after_help = SERVE_HELP)]
 pub(crate) struct ServeArguments {
     /// Address to listen on; port 0 picks a free port [default: 127.0.0.1:7878]

@@ -1,4 +1,4 @@
-//! Signals: Ctrl-C and `SIGTERM` stop the program, `SIGHUP` does not stop a server.
+//! Signals: Ctrl-C and `SIGTERM` stop the program, `SIGHUP` makes a server read its settings again.
 
 use std::io;
 
@@ -53,8 +53,9 @@ impl Signals {
     }
 }
 
-/// The received `SIGHUP`s, from a closed terminal or as a request to reload. After
-/// [`listen`](Hangups::listen) they no longer end the process.
+/// The received `SIGHUP`s, as requests to reload, or from a closed terminal. After
+/// [`listen`](HangupSignals::listen) they no longer end the process. Several that are not handled yet
+/// count as one.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct HangupSignals(tokio::signal::unix::Signal);

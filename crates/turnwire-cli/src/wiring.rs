@@ -1,38 +1,39 @@
-//! Composition of models, tools and stores. The only file that names the adapters.
+//! Composition of models, tools and stores. With its folder, the only place that names the adapters.
+//!
+//! The first settings and those of a reload take the same way: all that can change is prepared, and
+//! put in force together once nothing can go wrong any more.
 
-use std::{env, sync::Arc, time::Duration};
+mod models;
+mod traces;
 
-use turnwire::{Agent, Error, Model};
+use std::{collections::BTreeMap, env, sync::Arc};
+
+use turnwire::{Agent, Error};
 use turnwire_contract::{
-    CustomTools, Pins, SecretBox, SpanCounts, TokenVerifier, Tool, ToolServers, WebhookCounts,
-    WebhookOutbox,
+    Pins, SecretBox, SpanCounts, TokenVerifier, Tool, ToolServers, WebhookCounts, WebhookOutbox,
 };
 use turnwire_engine::{
-    ApprovalPolicy, EngineParts, MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore, Runs,
-    Toolbox, ToolboxError,
+    ApprovalPolicy, EngineParts, EngineSettings, MemoryBlobStore, MemoryJournal, MemoryPins,
+    MemoryRunStore, Runs, Toolbox, ToolboxError,
 };
-use turnwire_gateway::{App, AppOptions, AuthOptions, Webhooks};
-use turnwire_models::{
-    AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
-    CustomToolsAsFunctions, DEFAULT_CONNECT_TIMEOUT, JsonSchemaCalls, OpenAiResponses,
-    OpenAiResponsesOptions, Priced, Upstream, Upstreams, UpstreamsOptions, WithoutParameters,
-};
+use turnwire_gateway::{App, AppOptions, AuthOptions, ReloadCalls, Webhooks};
 use turnwire_oidc::{Oidc, OidcOptions};
-use turnwire_otel::{Providers, SpanExport};
+use turnwire_otel::SpanExport;
 use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{
     DefaultAnalyzer, Egress, EgressOptions, Embeddings, EmbeddingsOptions, FileSearch,
-    HttpFunction, HttpFunctionOptions, Indexer, McpServers, PdfProgram, WebSearch,
-    WebSearchOptions, WebhookSender,
+    HttpFunction, HttpFunctionOptions, Indexer, McpServerOptions, McpServers, PdfProgram, UrlRule,
+    WebSearch, WebSearchOptions, WebhookSender,
 };
 
+use self::{
+    models::{BuiltModels, model},
+    traces::traces,
+};
 use crate::{
     demo,
     exit::Problem,
-    settings::{
-        ApprovalSettings, Demo, Kind, ModelSettings, OtherNames, Provider, RunSettings,
-        ServeSettings, ServedModels, ToolCalling, UpstreamSettings,
-    },
+    settings::{ApprovalSettings, Demo, OtherNames, RunSettings, ServeSettings},
 };
 
 /// Number of finished runs that a gateway without a store keeps for its clients.
@@ -70,7 +71,6 @@ pub(crate) fn agent(settings: &RunSettings) -> Result<(Agent, Arc<McpServers>), 
 }
 
 /// A gateway that is ready to listen.
-#[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) app: App,
     /// The tool servers, to be shut down with the gateway.
@@ -83,10 +83,16 @@ pub(crate) struct Gateway {
     pub(crate) webhooks: Option<WebhookSender>,
     /// Sends spans in the background, once it is started; none if there is no receiver.
     pub(crate) traces: Option<SpanExport>,
+    /// Replaces what can change, after a reload.
+    pub(crate) replaceable: Replaceable,
 }
 
-/// Builds the gateway. Opens its store, and starts nothing else.
-pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem> {
+/// Builds the gateway. Opens its store, and starts nothing else. `reloads` takes requests to read the
+/// settings again, if they can be.
+pub(crate) async fn gateway(
+    settings: &ServeSettings,
+    reloads: Option<ReloadCalls>,
+) -> Result<Gateway, Problem> {
     let store = match &settings.store {
         Some(options) => Some(Store::open(options.clone()).await.map_err(not_opened)?),
         None => None,
@@ -97,110 +103,185 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         None => Store::in_memory().await.map_err(not_opened)?,
     };
     let library = Arc::new(files.library(reader.clone()));
-    let mut tools = Toolbox::default();
-    let unusable = |error: ToolboxError| Problem::failure(error.to_string());
-    tools.add(Arc::new(FileSearch::new(library.clone()))).map_err(unusable)?;
-    let demo = settings.models.demo();
-    if let Some(search) = search_tool(settings.web_search.as_ref(), &settings.egress, demo)? {
-        tools.add(search).map_err(unusable)?;
-    }
-    for options in &settings.functions {
-        tools.add(Arc::new(http_function(options)?)).map_err(unusable)?;
-    }
-    let named = settings.models.named.iter();
-    let models = named.map(|(name, settings)| Ok((name.clone(), model(settings)?)));
-    let tool_servers = McpServers::new(settings.tool_servers.clone())
-        .allowing_urls(settings.on_request.clone(), egress(&settings.egress)?);
-    let tool_servers = Arc::new(tool_servers);
-    let servers: Arc<dyn ToolServers> = match demo {
+    let tool_servers = Arc::new(McpServers::new(settings.tool_servers.clone()));
+    let servers: Arc<dyn ToolServers> = match settings.models.demo() {
         Some(demo) => Arc::new(demo::WithDemo::new(tool_servers.clone(), demo.tool_time)),
         None => tool_servers.clone(),
     };
-    let (any_model, fallback_model) = match &settings.models.others {
-        OtherNames::Refused => (None, None),
-        OtherNames::PassedOn(to) => (Some(provided(to.clone())?), None),
-        OtherNames::AnsweredBy(name) => (None, Some(name.clone())),
+    let webhooks = store.as_ref().map(outbox);
+    let mut replaceable = Replaceable {
+        file_search: Arc::new(FileSearch::new(library.clone())),
+        pins: match &store {
+            Some(store) => Arc::new(store.clone()),
+            None => Arc::new(MemoryPins::default()),
+        },
+        worker: store.as_ref().map(|store| store.worker().to_owned()),
+        webhooks: webhooks.clone(),
+        spans: Arc::default(),
+        reloads,
+        models: BuiltModels::default(),
+        tokens: None,
+        on_request: None,
     };
+    let prepared = replaceable.prepare(settings)?;
     let taken = &settings.server_limits;
     let runs = Runs::new(EngineParts {
-        models: models.collect::<Result<_, Problem>>()?,
-        model_tenants: settings.models.tenants.clone(),
-        any_model,
-        any_model_tenants: settings.models.other_tenants.clone(),
-        access: Arc::new(settings.access.clone()),
-        tools,
         servers,
         secret_box: settings.secret_keys.clone().map(|keys| Arc::new(keys) as Arc<dyn SecretBox>),
         library: Some(library.clone()),
         max_prompt_files: taken.prompt_file_bytes,
-        policy: policy(&settings.approvals, store.as_ref()),
         max_gathering: taken.gathering,
-        quotas: settings.quotas.clone(),
         sampler: settings.traces.as_ref().map(|traces| traces.sampler),
         ..kept_in(store.as_ref())
     });
-    let spans = Arc::new(SpanCounts::default());
-    let traces = traces(settings, &runs, &spans)?;
-    let webhooks = store.as_ref().map(outbox);
-    let options = AppOptions {
-        default_model: settings.models.default_name.clone(),
-        fallback_model,
-        models_with_tools: settings.models.with_tools.clone(),
-        instructions: settings.instructions.clone(),
-        limits: settings.limits.clone(),
-        background_time: taken.background_time,
-        body_limit: taken.body_bytes,
-        upload_limit: taken.file_bytes,
-        requests: taken.requests.clone(),
-        admission: taken.admission.clone(),
-        heartbeat: taken.heartbeat,
-        auth: AuthOptions { tokens: tokens(settings.oidc.as_ref())?, ..settings.auth.clone() },
-        audit: settings.audit,
-        worker: store.as_ref().map(|store| store.worker().to_owned()),
-        webhooks: webhooks.clone(),
-        spans,
-        ..AppOptions::default()
-    };
+    let traces = traces(settings, &runs, &replaceable.spans)?;
     let indexer = Indexer::new(library.clone(), reader, pdf_program());
-    let app = App::new(runs, library, options);
+    // The rest is put in force below, as by a reload.
+    let app = App::new(runs, library, prepared.options.clone());
     let webhooks = webhooks.map(|webhooks| sender(webhooks, settings, &app)).transpose()?;
     let webhooks = webhooks.flatten();
-    Ok(Gateway { app, tool_servers, store, indexer, webhooks, traces })
+    replaceable.put_in_force(prepared, &app, &tool_servers);
+    Ok(Gateway { app, tool_servers, store, indexer, webhooks, traces, replaceable })
 }
 
-/// Observes the runs with what exports their spans, if there is a receiver.
-fn traces(
-    settings: &ServeSettings,
-    runs: &Runs,
-    counts: &Arc<SpanCounts>,
-) -> Result<Option<SpanExport>, Problem> {
-    let Some(options) = &settings.traces else { return Ok(None) };
-    let providers = providers(&settings.models);
-    let (export, observer) = SpanExport::new(options, providers, Arc::clone(counts))
-        .map_err(|error| Problem::failure(error.to_string()))?;
-    runs.observe_with(Arc::new(observer));
-    Ok(Some(export))
+/// What verifies tokens, with what it was built from.
+type KnownProvider = (OidcOptions, Arc<dyn TokenVerifier>);
+
+/// What can change while the gateway runs, as it is in force, and what it is built with.
+pub(crate) struct Replaceable {
+    file_search: Arc<dyn Tool>,
+    pins: Arc<dyn Pins>,
+    worker: Option<String>,
+    webhooks: Option<Webhooks>,
+    /// What became of the spans of this process.
+    spans: Arc<SpanCounts>,
+    reloads: Option<ReloadCalls>,
+    models: BuiltModels,
+    tokens: Option<KnownProvider>,
+    /// The rules for servers that requests supply, and how these are reached.
+    on_request: Option<(Vec<UrlRule>, EgressOptions)>,
 }
 
-/// Names the providers of the models, as the semantic conventions do: by the API that they speak.
-fn providers(models: &ServedModels) -> Providers {
-    let name = |settings: &ModelSettings| match settings {
-        ModelSettings::Scripted(_) => "scripted",
-        ModelSettings::Provider(provider) => provider_name(provider.kind),
-    };
-    let named = models.named.iter().map(|(model, settings)| (model.clone(), name(settings).into()));
-    let others = match &models.others {
-        OtherNames::PassedOn(provider) => provider_name(provider.kind),
-        OtherNames::AnsweredBy(model) => models.named.get(model).map_or("", name),
-        OtherNames::Refused => "",
-    };
-    Providers { named: named.collect(), others: others.into() }
+/// What is ready to be put in force.
+pub(crate) struct Prepared {
+    engine: EngineSettings,
+    options: AppOptions,
+    tool_servers: BTreeMap<String, McpServerOptions>,
+    /// `None`: they stay.
+    new_rules: Option<Egress>,
+    models: BuiltModels,
+    tokens: Option<KnownProvider>,
+    on_request: (Vec<UrlRule>, EgressOptions),
 }
 
-fn provider_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::ChatCompletions | Kind::OpenAiResponses => "openai",
-        Kind::AnthropicMessages => "anthropic",
+impl Prepared {
+    /// Who may call.
+    pub(crate) fn auth(&self) -> &AuthOptions {
+        &self.options.auth
+    }
+}
+
+impl Replaceable {
+    /// Builds everything that can change, and puts nothing of it in force. What did not change is
+    /// used again.
+    pub(crate) fn prepare(&self, settings: &ServeSettings) -> Result<Prepared, Problem> {
+        let models = self.models.next(&settings.models)?;
+        let tokens = self.tokens(settings.oidc.as_ref())?;
+        let on_request = (settings.on_request.clone(), settings.egress.clone());
+        let has_new_rules = self.on_request.as_ref() != Some(&on_request);
+        let engine = EngineSettings {
+            models: models.named(),
+            model_tenants: settings.models.tenants.clone(),
+            any_model: models.others(),
+            any_model_tenants: settings.models.other_tenants.clone(),
+            access: Arc::new(settings.access.clone()),
+            tools: self.tools(settings)?,
+            policy: policy(&settings.approvals, &self.pins),
+            quotas: settings.quotas.clone(),
+        };
+        let verifier = tokens.as_ref().map(|(_, verifier)| Arc::clone(verifier));
+        Ok(Prepared {
+            engine,
+            options: self.options(settings, verifier),
+            tool_servers: settings.tool_servers.clone(),
+            new_rules: has_new_rules.then(|| egress(&settings.egress)).transpose()?,
+            models,
+            tokens,
+            on_request,
+        })
+    }
+
+    /// Puts everything in force, one layer after the other, without waiting for anything.
+    pub(crate) fn put_in_force(
+        &mut self,
+        prepared: Prepared,
+        app: &App,
+        tool_servers: &McpServers,
+    ) {
+        let Prepared { engine, options, models, tokens, on_request, .. } = prepared;
+        let new_rules = prepared.new_rules.map(|egress| (on_request.0.clone(), egress));
+        tool_servers.reload(prepared.tool_servers, new_rules);
+        app.runs().reload(engine);
+        app.reload(options);
+        self.models = models;
+        self.tokens = tokens;
+        self.on_request = Some(on_request);
+    }
+
+    /// Returns what verifies tokens, if an identity provider is set.
+    fn tokens(&self, options: Option<&OidcOptions>) -> Result<Option<KnownProvider>, Problem> {
+        let Some(options) = options else { return Ok(None) };
+        if let Some(same) = self.tokens.as_ref().filter(|(known, _)| known == options) {
+            return Ok(Some(same.clone()));
+        }
+        let verifier: Arc<dyn TokenVerifier> = Arc::new(oidc(options)?);
+        Ok(Some((options.clone(), verifier)))
+    }
+
+    fn tools(&self, settings: &ServeSettings) -> Result<Toolbox, Problem> {
+        let mut tools = Toolbox::default();
+        let unusable = |error: ToolboxError| Problem::failure(error.to_string());
+        tools.add(Arc::clone(&self.file_search)).map_err(unusable)?;
+        let demo = settings.models.demo();
+        if let Some(search) = search_tool(settings.web_search.as_ref(), &settings.egress, demo)? {
+            tools.add(search).map_err(unusable)?;
+        }
+        for options in &settings.functions {
+            tools.add(Arc::new(http_function(options)?)).map_err(unusable)?;
+        }
+        Ok(tools)
+    }
+
+    fn options(
+        &self,
+        settings: &ServeSettings,
+        tokens: Option<Arc<dyn TokenVerifier>>,
+    ) -> AppOptions {
+        let fallback_model = match &settings.models.others {
+            OtherNames::AnsweredBy(name) => Some(name.clone()),
+            OtherNames::Refused | OtherNames::PassedOn(_) => None,
+        };
+        let taken = &settings.server_limits;
+        AppOptions {
+            default_model: settings.models.default_name.clone(),
+            fallback_model,
+            models_with_tools: settings.models.with_tools.clone(),
+            instructions: settings.instructions.clone(),
+            limits: settings.limits.clone(),
+            background_time: taken.background_time,
+            body_limit: taken.body_bytes,
+            upload_limit: taken.file_bytes,
+            requests: taken.requests.clone(),
+            admission: taken.admission.clone(),
+            heartbeat: taken.heartbeat,
+            auth: AuthOptions { tokens, ..settings.auth.clone() },
+            audit: settings.audit,
+            worker: self.worker.clone(),
+            webhooks: self.webhooks.clone(),
+            spans: Arc::clone(&self.spans),
+            reloads: self.reloads.clone(),
+            ..AppOptions::default()
+        }
     }
 }
 
@@ -237,11 +318,6 @@ pub(crate) fn oidc(options: &OidcOptions) -> Result<Oidc, Problem> {
     })
 }
 
-fn tokens(options: Option<&OidcOptions>) -> Result<Option<Arc<dyn TokenVerifier>>, Problem> {
-    let verifier = options.map(oidc).transpose()?;
-    Ok(verifier.map(|verifier| Arc::new(verifier) as Arc<dyn TokenVerifier>))
-}
-
 fn embeddings(options: Option<&EmbeddingsOptions>) -> Result<Option<Embeddings>, Problem> {
     let made = options.map(|options| Embeddings::new(options.clone())).transpose();
     made.map_err(|error| {
@@ -250,11 +326,8 @@ fn embeddings(options: Option<&EmbeddingsOptions>) -> Result<Option<Embeddings>,
     })
 }
 
-fn policy(settings: &ApprovalSettings, store: Option<&Store>) -> ApprovalPolicy {
-    let pins = settings.pin_definitions.then(|| match store {
-        Some(store) => Arc::new(store.clone()) as Arc<dyn Pins>,
-        None => Arc::new(MemoryPins::default()),
-    });
+fn policy(settings: &ApprovalSettings, pins: &Arc<dyn Pins>) -> ApprovalPolicy {
+    let pins = settings.pin_definitions.then(|| Arc::clone(pins));
     let (ask_before, unknown_outcomes) = (settings.ask_before.clone(), settings.unknown_outcomes);
     ApprovalPolicy { ask_before, unknown_outcomes, pins }
 }
@@ -287,95 +360,6 @@ pub(crate) fn not_opened(error: OpenError) -> Problem {
     Problem::failure(format!("the store cannot be opened: {error}"))
         .hint("check [store] in the settings, or TURNWIRE_STORE_URL")
         .hint("TURNWIRE_STORE_URL=memory: keeps runs in memory, for as long as the process lives")
-}
-
-fn model(settings: &ModelSettings) -> Result<Arc<dyn Model>, Problem> {
-    match settings {
-        ModelSettings::Scripted(demo) => Ok(Arc::new(demo::model(*demo))),
-        ModelSettings::Provider(provider) => provided(provider.clone()),
-    }
-}
-
-/// Builds the model of a provider, with its wrappers.
-fn provided(provider: Provider) -> Result<Arc<dyn Model>, Problem> {
-    let Provider { kind, upstreams, timeouts, tool_calling, custom_tools, unsupported, price } =
-        provider;
-    let usual = UpstreamsOptions::default();
-    let options = UpstreamsOptions {
-        first_content_timeout: timeouts.first_content,
-        max_wait: timeouts.max_wait.unwrap_or(usual.max_wait),
-    };
-    let connect_timeout = timeouts.connect.unwrap_or(DEFAULT_CONNECT_TIMEOUT);
-    let upstreams =
-        upstreams.into_iter().map(|upstream| upstream_of(kind, upstream, connect_timeout));
-    let upstreams = upstreams.collect::<Result<_, Problem>>()?;
-    let model: Arc<dyn Model> = Arc::new(Upstreams::new(upstreams, options));
-    let model: Arc<dyn Model> = match price {
-        Some(price) => Arc::new(Priced::new(model, price)),
-        None => model,
-    };
-    let model: Arc<dyn Model> = match unsupported.as_slice() {
-        [] => model,
-        _ => Arc::new(WithoutParameters::new(model, unsupported)),
-    };
-    let (model, custom_tools): (Arc<dyn Model>, _) = match (tool_calling, custom_tools) {
-        (ToolCalling::Native, custom_tools) => (model, custom_tools),
-        // Tools that are described in text are always functions.
-        (ToolCalling::JsonSchema, CustomTools::Refused) => {
-            (Arc::new(JsonSchemaCalls::new(model)), CustomTools::Refused)
-        }
-        (ToolCalling::JsonSchema, CustomTools::Native | CustomTools::AsFunctions) => {
-            (Arc::new(JsonSchemaCalls::new(model)), CustomTools::AsFunctions)
-        }
-    };
-    Ok(match custom_tools {
-        CustomTools::Native => model,
-        CustomTools::AsFunctions => Arc::new(CustomToolsAsFunctions::new(model)),
-        CustomTools::Refused => Arc::new(CustomToolsAsFunctions::refusing(model)),
-    })
-}
-
-fn upstream_of(
-    kind: Kind,
-    settings: UpstreamSettings,
-    connect_timeout: Duration,
-) -> Result<Upstream, Problem> {
-    let UpstreamSettings { name, base_url, api_key, model, weight, max_concurrency } = settings;
-    let model: Result<Arc<dyn Model>, _> = match kind {
-        Kind::ChatCompletions => {
-            let usual = ChatCompletionsOptions::new(base_url);
-            ChatCompletions::new(ChatCompletionsOptions {
-                api_key,
-                model,
-                connect_timeout,
-                ..usual
-            })
-            .map(|model| Arc::new(model) as _)
-        }
-        Kind::OpenAiResponses => {
-            let usual = OpenAiResponsesOptions::default();
-            OpenAiResponses::new(OpenAiResponsesOptions {
-                base_url,
-                api_key,
-                model,
-                connect_timeout,
-                ..usual
-            })
-            .map(|model| Arc::new(model) as _)
-        }
-        Kind::AnthropicMessages => AnthropicMessages::new(AnthropicMessagesOptions {
-            base_url,
-            api_key,
-            model,
-            connect_timeout,
-        })
-        .map(|model| Arc::new(model) as _),
-    };
-    let model = model.map_err(|error| {
-        Problem::usage(format!("the model cannot be used: {error}"))
-            .hint("check its address and its key in the settings")
-    })?;
-    Ok(Upstream { name, model, weight, max_concurrency })
 }
 
 fn http_function(options: &HttpFunctionOptions) -> Result<HttpFunction, Problem> {

@@ -2,14 +2,17 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-use turnwire_contract::{Scope, TenantId, ToolServers};
+use turnwire_contract::{CustomTools, Scope, TenantId, ToolServers};
 use turnwire_engine::Requester;
 use turnwire_tools::{EgressOptions, McpServerOptions};
 
 use super::*;
 use crate::{
     args::ServeArguments,
-    settings::{Demo, ModelSettings, ModelTimeouts, OtherNames, ServedModels},
+    settings::{
+        Demo, Kind, ModelSettings, ModelTimeouts, OtherNames, Provider, ServedModels, ToolCalling,
+        UpstreamSettings,
+    },
 };
 
 fn provider(base_url: &str) -> Provider {
@@ -42,7 +45,7 @@ fn tools_of(gateway: &Gateway) -> Vec<String> {
 
 #[tokio::test]
 async fn the_demo_brings_its_tools_to_the_gateway() {
-    let gateway = gateway(&demo_settings()).await.unwrap();
+    let gateway = gateway(&demo_settings(), None).await.unwrap();
     assert_eq!(tools_of(&gateway), ["file_search", "web_search"]);
     let runs = gateway.app.runs();
     let tenant = TenantId::default();
@@ -50,7 +53,7 @@ async fn the_demo_brings_its_tools_to_the_gateway() {
     let known = runs.servers().known_tools(&tenant, "demo".into()).unwrap();
     let reference = known[0].spec().reference();
     assert_eq!((reference.name.as_str(), reference.server.as_deref()), ("multiply", Some("demo")));
-    assert_eq!(runs.model_names(nobody()).collect::<Vec<_>>(), ["scripted"]);
+    assert_eq!(runs.model_names(nobody()), ["scripted"]);
     assert!(
         !runs.knows_model(nobody(), "gpt-5"),
         "it goes by one name, and answers for all others"
@@ -76,9 +79,9 @@ async fn every_model_of_the_settings_is_served() {
     };
     settings.instructions = Some("Be brief.".to_owned());
     settings.limits.max_turns = 7;
-    let gateway = gateway(&settings).await.unwrap();
+    let gateway = gateway(&settings, None).await.unwrap();
     assert_eq!(tools_of(&gateway), ["file_search"], "only the demo multiplies");
-    assert_eq!(gateway.app.runs().model_names(nobody()).collect::<Vec<_>>(), ["big", "small"]);
+    assert_eq!(gateway.app.runs().model_names(nobody()), ["big", "small"]);
     assert!(gateway.app.runs().knows_model(nobody(), "llama"));
     let options = gateway.app.options();
     assert_eq!(options.default_model.as_deref(), Some("small"));
@@ -94,7 +97,7 @@ async fn the_search_and_the_servers_of_the_settings_are_there() {
     let docs = McpServerOptions::http("http://localhost:1/mcp");
     let git = McpServerOptions::http("http://localhost:1/git");
     settings.tool_servers = [("docs".to_owned(), docs), ("git".to_owned(), git)].into();
-    let gateway = gateway(&settings).await.unwrap();
+    let gateway = gateway(&settings, None).await.unwrap();
     assert_eq!(tools_of(&gateway), ["file_search", "web_search"]);
     let tenant = TenantId::default();
     assert_eq!(gateway.app.runs().servers().labels(&tenant), ["demo", "ci", "docs", "git"]);
@@ -111,9 +114,13 @@ async fn the_search_and_the_servers_of_the_settings_are_there() {
 async fn the_door_has_the_keys_of_the_settings() {
     let anywhere = "0.0.0.0:0".parse().unwrap();
     let mut settings = demo_settings();
-    assert!(!gateway(&settings).await.unwrap().app.auth().may_open_at(anywhere).await.unwrap());
+    assert!(
+        !gateway(&settings, None).await.unwrap().app.auth().may_open_at(anywhere).await.unwrap()
+    );
     settings.auth.api_keys = vec!["key".to_owned()];
-    assert!(gateway(&settings).await.unwrap().app.auth().may_open_at(anywhere).await.unwrap());
+    assert!(
+        gateway(&settings, None).await.unwrap().app.auth().may_open_at(anywhere).await.unwrap()
+    );
 }
 
 #[test]

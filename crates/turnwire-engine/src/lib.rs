@@ -18,6 +18,7 @@
 //!   abandoned runs and releases leases; `lease_state` is what it knows. `run_feed` follows the
 //!   runs of a tenant for lists and passes on `run_changes`. `capabilities` checks whether this worker can execute a
 //!   run. `status` reports on the engine, and `observers` are told what runs record.
+//! * [`settings`] is what a reload replaces while runs are at work.
 //! * [`quotas`] counts what tenants use, with the other servers of the store. [`access`] says who
 //!   may use which model and tool, and `offers` lists what exists for somebody.
 //! * [`policy`] decides which calls need an approval. [`definition`] and `pinning` detect changed
@@ -66,6 +67,7 @@ mod run_loop;
 mod run_servers;
 pub mod run_state;
 pub mod runs;
+pub mod settings;
 mod start_run;
 mod status;
 mod sync;
@@ -93,5 +95,6 @@ pub use quotas::{
 pub use run_changes::RunChange;
 pub use run_state::{RunState, Step};
 pub use runs::{DeleteError, EngineParts, RunHandle, Runs, StartError, StartOptions};
+pub use settings::EngineSettings;
 pub use tool_try::{ListedTool, one_call};
 pub use toolbox::{Toolbox, ToolboxError};

@@ -240,7 +240,8 @@ impl<'a> TurnRecorder<'a> {
             Ok(permit) => permit,
             Err(problem) => return WaitOutcome::Ready(Err(TurnError::File(problem))),
         };
-        let asked = self.waiting.wait_for(self.context.model.stream(prompt)).await;
+        let model = self.context.model.for_turn();
+        let asked = self.waiting.wait_for(model.stream(prompt)).await;
         drop(permit);
         match asked {
             WaitOutcome::Ready(answer) => WaitOutcome::Ready(answer.map_err(TurnError::Error)),

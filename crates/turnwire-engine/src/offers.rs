@@ -11,8 +11,8 @@ use crate::{
 
 impl Runs {
     /// Returns who may use what.
-    pub fn access(&self) -> &Arc<AccessRules> {
-        &self.0.parts.access
+    pub fn access(&self) -> Arc<AccessRules> {
+        Arc::clone(&self.settings().access)
     }
 
     /// Returns the tools of this process that somebody may use, sorted by name.

@@ -6,16 +6,17 @@ use std::{
 };
 
 use tokio_util::task::TaskTracker;
-use turnwire_contract::{BlobStore, Model, RunOutcome, RunStore, Sampler};
+use turnwire_contract::{BlobStore, RunOutcome, RunStore, Sampler};
 
 use crate::{
     call_statistics::CallStatistics, concurrency::ConcurrencyLimits, gathering::Gathering,
-    policy::ApprovalPolicy, prompt_files::PromptFiles, run_servers::RunServers, toolbox::Toolbox,
+    policy::ApprovalPolicy, prompt_files::PromptFiles, run_servers::RunServers, settings::RunModel,
+    toolbox::Toolbox,
 };
 
 /// Dependencies of a run.
 pub(crate) struct RunContext {
-    pub(crate) model: Arc<dyn Model>,
+    pub(crate) model: RunModel,
     /// Loads the files named in conversations.
     pub(crate) files: Arc<PromptFiles>,
     pub(crate) tools: Toolbox,

@@ -153,7 +153,7 @@ impl Runs {
             secret_box: parts.secret_box.clone(),
             tenant: request.tenant.clone(),
             uses: request.uses.clone(),
-            access: Arc::clone(self.access()),
+            access: self.access(),
             run_id: run_id.clone(),
             opened: Mutex::default(),
         }

@@ -41,6 +41,7 @@ use crate::{
     prompt_files::PromptFiles,
     quotas::{QuotaOptions, Quotas},
     run_changes::RunFeeds,
+    settings::{CurrentSettings, EngineSettings},
     sync::lock,
     toolbox::Toolbox,
 };
@@ -152,13 +153,37 @@ impl fmt::Debug for EngineParts {
     }
 }
 
+/// The parts that stay as they are for as long as the process lives.
+pub(crate) struct FixedParts {
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) store: Arc<dyn RunStore>,
+    pub(crate) blobs: Arc<dyn BlobStore>,
+    pub(crate) shares: Arc<dyn Shares>,
+    pub(crate) api_keys: Arc<dyn ApiKeys>,
+    pub(crate) audit: Arc<dyn AuditLog>,
+    pub(crate) servers: Arc<dyn ToolServers>,
+    pub(crate) secret_box: Option<Arc<dyn SecretBox>>,
+    pub(crate) workers: Arc<dyn Workers>,
+    pub(crate) clock_and_ids: Arc<ClockAndIds>,
+    pub(crate) heartbeat: Duration,
+    pub(crate) sampler: Option<Sampler>,
+}
+
+impl fmt::Debug for FixedParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FixedParts").finish_non_exhaustive()
+    }
+}
+
 /// The runs of this process. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Runs(pub(crate) Arc<Engine>);
 
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub(crate) parts: EngineParts,
+    pub(crate) parts: FixedParts,
+    /// What a reload replaces.
+    pub(crate) settings: CurrentSettings,
     pub(crate) live: Mutex<HashMap<RunId, Arc<LiveRun>>>,
     pub(crate) tasks: TaskTracker,
     /// Stops every run.
@@ -185,15 +210,41 @@ pub(crate) struct Engine {
 impl Runs {
     /// Creates an engine from `parts`.
     pub fn new(parts: EngineParts) -> Self {
-        let files = PromptFiles::new(parts.library.clone(), parts.max_prompt_files);
+        let files = PromptFiles::new(parts.library, parts.max_prompt_files);
         let clock = Arc::clone(&parts.clock_and_ids);
-        let quotas = Quotas::new(parts.quotas.clone(), clock, parts.usage.clone());
+        let settings = EngineSettings {
+            models: parts.models,
+            model_tenants: parts.model_tenants,
+            any_model: parts.any_model,
+            any_model_tenants: parts.any_model_tenants,
+            access: parts.access,
+            tools: parts.tools,
+            policy: parts.policy,
+            quotas: parts.quotas,
+        };
+        let settings = CurrentSettings::new(settings);
+        let quotas = Quotas::following(settings.clone(), clock, parts.usage);
+        let fixed = FixedParts {
+            journal: parts.journal,
+            store: parts.store,
+            blobs: parts.blobs,
+            shares: parts.shares,
+            api_keys: parts.api_keys,
+            audit: parts.audit,
+            servers: parts.servers,
+            secret_box: parts.secret_box,
+            workers: parts.workers,
+            clock_and_ids: parts.clock_and_ids,
+            heartbeat: parts.heartbeat,
+            sampler: parts.sampler,
+        };
         Self(Arc::new(Engine {
             quotas: Arc::new(quotas),
             files: Arc::new(files),
             gathering: Arc::new(Gathering::up_to(parts.max_gathering)),
-            started_at: parts.clock_and_ids.now(),
-            parts,
+            started_at: fixed.clock_and_ids.now(),
+            parts: fixed,
+            settings,
             live: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -213,9 +264,21 @@ impl Runs {
         self.0.observers.add(observer);
     }
 
+    /// Replaces models, tools, approval policy and quotas, all at once. Runs at work go on: they
+    /// keep their tools and policy, and ask the new model of their name from the next turn on, if
+    /// it is the same one of its provider.
+    pub fn reload(&self, settings: EngineSettings) {
+        self.0.settings.replace(settings);
+    }
+
+    /// Returns the settings in force.
+    pub fn settings(&self) -> Arc<EngineSettings> {
+        self.0.settings.get()
+    }
+
     /// Returns the tools of this process.
-    pub fn tools(&self) -> &Toolbox {
-        &self.0.parts.tools
+    pub fn tools(&self) -> Toolbox {
+        self.settings().tools.clone()
     }
 
     /// Returns the tool servers.
@@ -225,14 +288,15 @@ impl Runs {
 
     /// Returns the configured model names that somebody may use. Other names use `any_model`, if
     /// set.
-    pub fn model_names(&self, who: Requester<'_>) -> impl Iterator<Item = &str> {
-        let names = self.0.parts.models.keys().map(String::as_str);
-        names.filter(move |name| self.may_use_model(who, name))
+    pub fn model_names(&self, who: Requester<'_>) -> Vec<String> {
+        let settings = self.settings();
+        let names = settings.models.keys();
+        names.filter(|name| settings.may_use_model(who, name)).cloned().collect()
     }
 
     /// Returns the names of all configured models, whoever may use them.
-    pub fn all_model_names(&self) -> impl Iterator<Item = &str> {
-        self.0.parts.models.keys().map(String::as_str)
+    pub fn all_model_names(&self) -> Vec<String> {
+        self.settings().models.keys().cloned().collect()
     }
 
     /// Returns whether a model with this name exists for somebody.
@@ -242,15 +306,7 @@ impl Runs {
 
     /// Returns whether somebody may use the model with this name, if there is one.
     pub fn may_use_model(&self, who: Requester<'_>, name: &str) -> bool {
-        let parts = &self.0.parts;
-        let is_configured = parts.models.contains_key(name);
-        let tenants = if is_configured {
-            parts.model_tenants.get(name)
-        } else {
-            parts.any_model_tenants.as_ref()
-        };
-        tenants.is_none_or(|tenants| tenants.contains(who.tenant))
-            && parts.access.admits_model(who, name, is_configured)
+        self.settings().may_use_model(who, name)
     }
 
     /// Returns the current time of the engine's clock.
@@ -274,9 +330,8 @@ impl Runs {
     }
 
     pub(crate) fn model(&self, name: &str) -> Result<Arc<dyn Model>, StartError> {
-        let parts = &self.0.parts;
-        let found = parts.models.get(name).or(parts.any_model.as_ref());
-        found.cloned().ok_or_else(|| StartError::UnknownModel(name.to_owned()))
+        let found = self.settings().model(name).cloned();
+        found.ok_or_else(|| StartError::UnknownModel(name.to_owned()))
     }
 
     /// Returns the handle of a stored run, on any worker.

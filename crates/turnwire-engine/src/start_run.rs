@@ -32,6 +32,7 @@ use crate::{
     run_loop::drive,
     run_state::{RunState, item_prefix},
     runs::{RunHandle, Runs, StartError, StartOptions},
+    settings::RunModel,
     sync::lock,
 };
 
@@ -74,7 +75,7 @@ impl Runs {
         self.leave_out_tools(&mut request);
         let run_id = RunId::new(parts.clock_and_ids.new_id("run"));
         let _guard = self.track_local_run(&run_id);
-        parts.policy.apply_to_request(&mut request);
+        self.settings().policy.apply_to_request(&mut request);
         let upstream = model.upstream_model(&request.model);
         request.upstream_model = (upstream != request.model).then_some(upstream);
         let secrets = self.seal_secrets(&mut request, &run_id)?;
@@ -177,7 +178,7 @@ impl Runs {
         self.0.observers.watch(|| ObservedRun {
             run_id,
             request,
-            is_model_configured: parts.models.contains_key(&request.model),
+            is_model_configured: self.settings().models.contains_key(&request.model),
             servers: parts.servers.labels(&request.tenant),
         })
     }
@@ -190,17 +191,18 @@ impl Runs {
         events: EventStream,
         permit: Option<Arc<dyn Any + Send + Sync>>,
     ) -> RunHandle {
-        let parts = &self.0.parts;
+        let (parts, settings) = (&self.0.parts, self.settings());
+        let name = &run.state().request().model.clone();
         let context = RunContext {
-            model,
+            model: RunModel::new(name, model, self.0.settings.clone()),
             files: Arc::clone(&self.0.files),
-            tools: parts.tools.clone(),
+            tools: settings.tools.clone(),
             servers: Arc::new(self.servers_of(run.state().request(), run.id())),
             store: Arc::clone(&parts.store),
             blobs: Arc::clone(&parts.blobs),
             tasks: self.0.tasks.clone(),
             heartbeat: parts.heartbeat,
-            policy: parts.policy.clone(),
+            policy: settings.policy.clone(),
             concurrency: self.0.concurrency.clone(),
             gathering: Arc::clone(&self.0.gathering),
             skipped_parts: Arc::clone(&self.0.skipped_parts),

@@ -36,14 +36,14 @@ impl Runs {
     /// Returns the tools of a server that somebody may use, as far as they are known. Nothing is
     /// pinned by looking.
     pub async fn known_tools(&self, who: Requester<'_>, label: &str) -> Vec<ListedTool> {
-        let parts = &self.0.parts;
+        let policy = &self.settings().policy;
         let tools = self.known_server_tools(who, label).unwrap_or_default();
         let trusted = self.trusted(who.tenant, label).await;
         let listed = |spec: &ToolSpec| {
             let met = pinned(spec);
             let is_changed = trusted.iter().any(|known| known.tool == met.tool && *known != met);
             let mut spec = spec.clone();
-            parts.policy.apply(&mut spec);
+            policy.apply(&mut spec);
             spec.needs_approval |= is_changed;
             ListedTool { spec, is_changed }
         };
@@ -61,7 +61,7 @@ impl Runs {
     }
 
     async fn trusted(&self, tenant: &TenantId, label: &str) -> Vec<PinnedTool> {
-        let Some(pins) = &self.0.parts.policy.pins else { return Vec::new() };
+        let Some(pins) = &self.settings().policy.pins else { return Vec::new() };
         pins.trusted(tenant, label).await.unwrap_or_else(|error| {
             warn!(%error, server = label, "pinned tool definitions unavailable");
             Vec::new()

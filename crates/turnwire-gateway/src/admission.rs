@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use axum::http::StatusCode;
 use sha2::{Digest, Sha256};
 use tokio::{
@@ -90,7 +91,7 @@ type Counts = Arc<Mutex<HashMap<Subject, usize>>>;
 /// Counts of what is currently admitted.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    limits: AdmissionLimits,
+    limits: ArcSwap<AdmissionLimits>,
     counts: Counts,
     /// Notified when a permit is dropped.
     freed: Arc<Notify>,
@@ -115,7 +116,13 @@ struct Limit {
 
 impl Admission {
     pub(crate) fn new(limits: AdmissionLimits) -> Self {
+        let limits = ArcSwap::from_pointee(limits);
         Self { limits, counts: Counts::default(), freed: Arc::default() }
+    }
+
+    /// Replaces the limits. What was admitted stays.
+    pub(crate) fn set_limits(&self, limits: AdmissionLimits) {
+        self.limits.store(Arc::new(limits));
     }
 
     /// Admits a run, and waits for up to [`ENDING_TIME`] if a limit is reached. A client that
@@ -148,7 +155,7 @@ impl Admission {
         key: Option<KeyDigest>,
         n_live: usize,
     ) -> Result<Permit, ApiError> {
-        let AdmissionLimits { runs, runs_per_tenant, runs_per_key, .. } = self.limits;
+        let AdmissionLimits { runs, runs_per_tenant, runs_per_key, .. } = **self.limits.load();
         let limit = |subject, max, setting, whom: &str| {
             let message = format!("At most {max} concurrent runs{whom}; wait until one ends.");
             Limit { subject, max, setting, code: "too_many_runs", message }
@@ -170,7 +177,7 @@ impl Admission {
     /// Admits a request, including the stream or socket it may become. Without API keys there is no
     /// limit per key.
     pub(crate) fn admit_connection(&self, key: Option<KeyDigest>) -> Result<Permit, ApiError> {
-        let max = self.limits.connections_per_key;
+        let max = self.limits.load().connections_per_key;
         let limit = key.map(|key| Limit {
             subject: Subject::ConnectionsOfKey(key),
             max,

@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, future::pending, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
     Library, Limits, RunRequest, ServerUse, SpanCounts, ToolKind, ToolSpec, WebhookCounts,
@@ -16,6 +17,7 @@ use crate::{
     limits::RequestLimits,
     metrics::Metrics,
     readiness::Readiness,
+    reload::ReloadCalls,
 };
 
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -45,7 +47,8 @@ impl std::fmt::Debug for Webhooks {
     }
 }
 
-/// Operator settings of the gateway, apart from those of the engine.
+/// Operator settings of the gateway, apart from those of the engine. [`App::reload`] replaces them
+/// as a whole while requests are served.
 #[derive(Debug, Clone)]
 pub struct AppOptions {
     /// Model used when a request names none. `None`: such requests are refused.
@@ -80,6 +83,8 @@ pub struct AppOptions {
     pub webhooks: Option<Webhooks>,
     /// What became of the spans of this process.
     pub spans: Arc<SpanCounts>,
+    /// Where requests to read the settings again go. `None`: they cannot be read again.
+    pub reloads: Option<ReloadCalls>,
     /// Maximum time without output on a stream; a heartbeat is sent then.
     pub heartbeat: Duration,
 }
@@ -103,6 +108,7 @@ impl Default for AppOptions {
             worker: None,
             webhooks: None,
             spans: Arc::default(),
+            reloads: None,
             heartbeat: HEARTBEAT,
         }
     }
@@ -115,7 +121,8 @@ pub struct App(Arc<Parts>);
 struct Parts {
     runs: Runs,
     library: Arc<dyn Library>,
-    options: AppOptions,
+    /// What a reload replaces, as a whole.
+    options: ArcSwap<AppOptions>,
     auth: Auth,
     admission: Admission,
     metrics: Metrics,
@@ -126,7 +133,7 @@ struct Parts {
 
 impl std::fmt::Debug for App {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("App").field("options", &self.0.options).finish_non_exhaustive()
+        f.debug_struct("App").field("options", &self.options()).finish_non_exhaustive()
     }
 }
 
@@ -136,12 +143,13 @@ impl App {
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
         let auth = Auth::new(&options.auth, &runs);
         let admission = Admission::new(options.admission.clone());
-        let metrics = Metrics::new(runs.all_model_names());
+        let metrics = Metrics::new(&runs.all_model_names());
+        metrics.settings_loaded(runs.now());
         runs.observe_with(metrics.observer());
         let parts = Parts {
             runs,
             library,
-            options,
+            options: ArcSwap::from_pointee(options),
             auth,
             admission,
             metrics,
@@ -160,8 +168,19 @@ impl App {
         &self.0.library
     }
 
-    pub fn options(&self) -> &AppOptions {
-        &self.0.options
+    /// The options in force.
+    pub fn options(&self) -> Arc<AppOptions> {
+        self.0.options.load_full()
+    }
+
+    /// Replaces the options, and who may call. Requests at work go on, unless the settings do not
+    /// have their key any more: what was opened with it ends.
+    pub fn reload(&self, options: AppOptions) {
+        self.0.admission.set_limits(options.admission.clone());
+        self.0.auth.reload(&options.auth);
+        self.0.options.store(Arc::new(options));
+        self.0.metrics.add_models(&self.runs().all_model_names());
+        self.0.metrics.settings_loaded(self.runs().now());
     }
 
     pub fn auth(&self) -> &Auth {
@@ -236,14 +255,14 @@ impl App {
     }
 
     /// The model of requests of a caller that name none.
-    pub(crate) fn default_model(&self, caller: &Caller) -> Option<&str> {
-        let default = self.options().default_model.as_deref();
+    pub(crate) fn default_model(&self, caller: &Caller) -> Option<String> {
+        let default = self.options().default_model.clone();
         default.filter(|name| self.runs().may_use_model(caller.requester(), name))
     }
 
     /// The error for a request that names no model, if there is no default one.
     pub(crate) fn no_model_named(&self, caller: &Caller) -> ApiError {
-        let names: Vec<&str> = self.runs().model_names(caller.requester()).collect();
+        let names = self.runs().model_names(caller.requester());
         let message = format!(
             "`model` is missing, and this server has no default model. Its models: {}.",
             names.join(", ")

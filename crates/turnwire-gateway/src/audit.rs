@@ -5,14 +5,16 @@
 //! caller is known. A run is recorded right after it was created, because its model should not wait
 //! for the log; a log that is away does not end a run, which has who asked in its journal.
 
+use std::sync::Arc;
+
 use axum::{
     extract::{MatchedPath, State},
     http::request::Parts,
 };
 use serde::{Deserialize, Serialize};
 use turnwire_contract::{
-    AuditAction, AuditEntry, AuditQuery, AuditRecord, CallId, Decision, RunId, RunRequest, Share,
-    StoreError, TenantId,
+    Actor, AuditAction, AuditEntry, AuditQuery, AuditRecord, CallId, Decision, RunId, RunRequest,
+    Share, StoreError, TenantId,
 };
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -69,18 +71,33 @@ pub fn content_hash(content: &[u8]) -> String {
 impl App {
     /// Records that a server started, with the hash of its settings file.
     pub async fn record_start(&self, settings: Option<String>) -> Result<(), StoreError> {
-        if self.options().audit == AuditLevel::None {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        self.record_settings(AuditAction::ServerStarted, None, Some(version), settings).await
+    }
+
+    /// Records that the settings are about to be replaced, by whom, with the hash of the new file.
+    pub async fn record_reload(
+        &self,
+        actor: Option<Arc<Actor>>,
+        settings: Option<String>,
+    ) -> Result<(), StoreError> {
+        self.record_settings(AuditAction::SettingsReloaded, actor, None, settings).await
+    }
+
+    async fn record_settings(
+        &self,
+        action: AuditAction,
+        actor: Option<Arc<Actor>>,
+        detail: Option<String>,
+        content: Option<String>,
+    ) -> Result<(), StoreError> {
+        let options = self.options();
+        if options.audit == AuditLevel::None {
             return Ok(());
         }
-        let record = AuditRecord {
-            at: self.runs().now(),
-            tenant: TenantId::default(),
-            actor: None,
-            action: AuditAction::ServerStarted,
-            object: self.options().worker.clone().unwrap_or_else(|| "server".to_owned()),
-            detail: Some(env!("CARGO_PKG_VERSION").to_owned()),
-            content: settings,
-        };
+        let (at, tenant) = (self.runs().now(), TenantId::default());
+        let object = options.worker.clone().unwrap_or_else(|| "server".to_owned());
+        let record = AuditRecord { at, tenant, actor, action, object, detail, content };
         self.runs().audit().append(vec![record]).await
     }
 

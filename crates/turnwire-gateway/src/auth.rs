@@ -6,8 +6,8 @@
 //! [`TenantId`] from it and from nowhere else, and only this module creates one (in `extract`): from
 //! an API key, or from a share link, which stands for the tenant that made it.
 //!
-//! A key is one of the settings, or one of the store: `api_key` is its text, `key_ring` what this
-//! process knows of the stored ones. In place of a key, a request may have a token of an identity
+//! A key is one of the settings, which are in `rules`, or one of the store: `api_key` is its text,
+//! `key_ring` what this process knows of the stored ones. In place of a key, a request may have a token of an identity
 //! provider; `token_ring` is what this process knows of these. `in_use` ends what was opened with
 //! either. `identity` is what a key or token says about its holder, and `scopes` which scope a route
 //! needs.
@@ -17,15 +17,17 @@ mod extract;
 mod identity;
 mod in_use;
 mod key_ring;
+mod rules;
 pub(crate) mod scopes;
 mod token_ring;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex},
 };
 
+use arc_swap::ArcSwap;
 use axum::{
     extract::Request,
     http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header, uri::Authority},
@@ -40,11 +42,7 @@ use turnwire_engine::{Requester, Runs};
 
 pub use self::api_key::NewApiKey;
 pub(crate) use self::in_use::Validity;
-use self::{
-    identity::Identity,
-    key_ring::KeyRing,
-    token_ring::{TokenRing, is_token},
-};
+use self::{identity::Identity, key_ring::KeyRing, rules::Rules, token_ring::is_token};
 use crate::{
     admission::{KeyDigest, Permit},
     api_error::ApiError,
@@ -105,58 +103,68 @@ impl std::fmt::Debug for AuthOptions {
     }
 }
 
-/// Authentication rules of one server.
+/// Authentication of one server. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Auth(Arc<Rules>);
+pub struct Auth(Arc<AuthState>);
 
-#[derive(Debug)]
-struct Rules {
-    /// Whoever calls a server that needs no key.
-    anybody: Arc<Identity>,
-    /// Holders of the keys of the settings, by their digests; the keys themselves are not kept.
-    keys: BTreeMap<KeyDigest, Arc<Identity>>,
+struct AuthState {
+    /// The rules of the settings in force. A reload replaces them as a whole.
+    rules: ArcSwap<Rules>,
     /// The keys of the store.
     ring: Arc<KeyRing>,
-    /// The tokens of the identity provider, if there is one.
-    tokens: Option<Arc<TokenRing>>,
-    metrics_token: Option<KeyDigest>,
-    hosts: Vec<String>,
-    origins: Vec<String>,
+    clock: Clock,
     /// Refused origins that were already logged.
     logged_origins: Mutex<BTreeSet<String>>,
+}
+
+impl std::fmt::Debug for AuthState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { rules, ring, clock: _, logged_origins: _ } = self;
+        f.debug_struct("Auth")
+            .field("rules", &rules.load())
+            .field("ring", ring)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Auth {
     /// Creates the rules from the settings, and the keys in the store of `runs`.
     pub fn new(options: &AuthOptions, runs: &Runs) -> Self {
-        let keys = options.api_keys.iter().map(|key| KeyDigest::of(key));
-        let keys = keys.map(|key| (key, Arc::new(Identity::of_settings_key(key)))).collect();
-        let lower = |names: &[String]| names.iter().map(|name| name.to_lowercase()).collect();
-        let (hosts, origins) = (lower(&options.hosts), lower(&options.origins));
-        let metrics_token = options.metrics_token.as_deref().map(KeyDigest::of);
-        let logged_origins = Mutex::default();
         let runs_clock = runs.clone();
         let clock: Clock = Arc::new(move || runs_clock.now());
         let ring = KeyRing::new(Arc::clone(runs.api_keys()), Arc::clone(&clock));
-        let tokens = options.tokens.clone().map(|verifier| TokenRing::new(verifier, clock));
-        let validity = Some(ring.validity_without_key());
-        let anybody = Arc::new(Identity { validity, ..Identity::of_anybody() });
-        Self(Arc::new(Rules {
-            anybody,
-            keys,
-            ring,
-            tokens,
-            metrics_token,
-            hosts,
-            origins,
-            logged_origins,
-        }))
+        let rules = ArcSwap::from_pointee(Rules::new(options, &ring, &clock));
+        Self(Arc::new(AuthState { rules, ring, clock, logged_origins: Mutex::default() }))
+    }
+
+    /// Replaces the rules by those of new settings. What was opened with a key that they do not
+    /// have any more ends, and so does what was opened without one if they need one now.
+    pub(crate) fn reload(&self, options: &AuthOptions) {
+        let before = self.rules();
+        let rules = Rules::new(options, &self.0.ring, &self.0.clock);
+        let rules = Arc::new(rules.succeeding(&before));
+        self.0.rules.store(Arc::clone(&rules));
+        before.end_what_is_not_in(&rules);
+    }
+
+    fn rules(&self) -> Arc<Rules> {
+        self.0.rules.load_full()
     }
 
     /// Whether the server may listen on this address. An address other than loopback needs an API
     /// key.
     pub async fn may_open_at(&self, address: SocketAddr) -> Result<bool, StoreError> {
         Ok(self.needs_key().await? || address.ip().is_loopback())
+    }
+
+    /// Whether the server may go on listening on this address with new settings.
+    pub async fn may_stay_at(
+        &self,
+        address: SocketAddr,
+        options: &AuthOptions,
+    ) -> Result<bool, StoreError> {
+        let needs_key = !options.api_keys.is_empty() || options.tokens.is_some();
+        Ok(needs_key || address.ip().is_loopback() || self.0.ring.has_keys().await?)
     }
 
     /// Whether requests need a key: the settings have one, or an identity provider, or there was
@@ -172,7 +180,7 @@ impl Auth {
     }
 
     fn is_closed_by_settings(&self) -> bool {
-        !self.0.keys.is_empty() || self.0.tokens.is_some()
+        self.rules().need_key()
     }
 
     /// Who makes a request.
@@ -184,13 +192,14 @@ impl Auth {
                 Some(key) => self.0.ring.identify(key).await?,
                 None => None,
             };
-            return Ok(first.map_or_else(|| Arc::clone(&self.0.anybody), Arc::new));
+            return Ok(Arc::new(first.unwrap_or_else(|| self.rules().anybody())));
         }
         let key = key.ok_or_else(missing_key)?;
-        if let Some(holder) = self.0.keys.get(&KeyDigest::of(key)) {
-            return Ok(Arc::clone(holder));
+        let rules = self.rules();
+        if let Some(holder) = rules.holder(KeyDigest::of(key), (self.0.clock)()) {
+            return Ok(Arc::new(holder));
         }
-        if let Some(tokens) = self.0.tokens.as_ref().filter(|_| is_token(key)) {
+        if let Some(tokens) = rules.tokens.as_ref().filter(|_| is_token(key)) {
             return tokens.identify(key).await.map(Arc::new);
         }
         self.0.ring.identify(key).await?.map(Arc::new).ok_or_else(invalid_key)
@@ -199,7 +208,7 @@ impl Auth {
     /// Whether the request has the metrics token. A server that has one shows its metrics to
     /// nobody without a key, even if all else needs none.
     async fn has_metrics_token(&self, headers: &HeaderMap) -> Result<bool, ApiError> {
-        let Some(token) = self.0.metrics_token else { return Ok(false) };
+        let Some(token) = self.rules().metrics_token else { return Ok(false) };
         let key = KeyDigest::of(key_in(headers).ok_or_else(missing_key)?);
         if key != token && !self.needs_key().await? {
             return Err(invalid_key());
@@ -217,7 +226,7 @@ impl Auth {
         let Some(sent) = origins.next() else { return Ok(()) };
         let origin = sent.to_str().unwrap_or_default().to_lowercase();
         let its_own = host.is_some_and(|host| same_place(&origin, &host));
-        if origins.next().is_none() && (its_own || self.0.origins.contains(&origin)) {
+        if origins.next().is_none() && (its_own || self.rules().origins.contains(&origin)) {
             return Ok(());
         }
         self.log_origin(&origin);
@@ -235,12 +244,13 @@ impl Auth {
         let is_loopback = name == "localhost"
             || name.ends_with(".localhost")
             || address.as_ref().is_ok_and(IpAddr::is_loopback);
-        let is_known = self.0.hosts.iter().any(|known| known == name || known == host.as_str());
+        let rules = self.rules();
+        let is_known = rules.hosts.iter().any(|known| known == name || known == host.as_str());
         let is_probe = address.is_ok() && PROBES.contains(&path);
         is_loopback
             || is_known
             || is_probe
-            || (self.0.hosts.is_empty() && self.is_known_to_need_key())
+            || (rules.hosts.is_empty() && self.is_known_to_need_key())
     }
 
     /// Logs a refused origin once, because a browser does not tell the page why a WebSocket was

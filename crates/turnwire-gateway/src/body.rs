@@ -57,8 +57,9 @@ fn unknown_field(path: &str, message: &str) -> Option<ClientError> {
 
 /// Parses the bytes of a body.
 pub(crate) fn parse(bytes: &[u8], app: &App) -> Result<Value, ApiError> {
-    let limits = &app.options().requests.json;
-    json::read(bytes, limits).map_err(|error| ApiError::bad_request(error.code, error.message))
+    let options = app.options();
+    let read = json::read(bytes, &options.requests.json);
+    read.map_err(|error| ApiError::bad_request(error.code, error.message))
 }
 
 /// Reads the bytes of a body within the size and time limits.

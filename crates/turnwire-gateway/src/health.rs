@@ -82,13 +82,13 @@ async fn readyz(State(app): State<App>) -> (StatusCode, Json<Health>) {
         content_type = "application/openmetrics-text"))
 )]
 async fn metrics(State(app): State<App>, _reader: MetricsReader) -> Result<Response, ApiError> {
-    let webhooks = app.options().webhooks.as_ref().map(|webhooks| &*webhooks.counts);
-    let text =
-        app.metrics().encoded(app.runs(), webhooks, &app.options().spans).map_err(|cause| {
-            error!(%cause, "metrics encoding failed");
-            let status = StatusCode::INTERNAL_SERVER_ERROR;
-            ApiError::new(status, "internal_error", "metrics encoding failed")
-        })?;
+    let options = app.options();
+    let webhooks = options.webhooks.as_ref().map(|webhooks| &*webhooks.counts);
+    let text = app.metrics().encoded(app.runs(), webhooks, &options.spans).map_err(|cause| {
+        error!(%cause, "metrics encoding failed");
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        ApiError::new(status, "internal_error", "metrics encoding failed")
+    })?;
     let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))];
     Ok((content_type, text).into_response())
 }

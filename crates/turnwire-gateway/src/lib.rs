@@ -24,11 +24,13 @@
 //! * one module per surface: [`responses`], `chat_completions`, `conversations`, `chat`, `ws_chat`,
 //!   `ai_sdk`, `ag_ui`, `runs` with `run_calls` and `durable_stream`, `files`, `vector_stores`,
 //!   `models`, and [`openapi`], which describes them all;
+//! * [`reload`] takes requests to read the settings again, which `admin_reload` answers;
 //! * `web_page` serves the web view, which uses them.
 
 mod access_log;
 mod admin;
 mod admin_keys;
+mod admin_reload;
 mod admission;
 mod ag_ui;
 mod ai_sdk;
@@ -70,6 +72,7 @@ mod query;
 mod quota_headers;
 mod range;
 mod readiness;
+pub mod reload;
 pub mod responses;
 mod retry;
 mod run_calls;
@@ -98,6 +101,7 @@ pub use audit::content_hash;
 pub use auth::{Auth, AuthOptions, Caller, NewApiKey};
 pub use json::JsonLimits;
 pub use limits::{HttpLimits, RequestLimits};
+pub use reload::{ReloadCall, ReloadCalls, ReloadRefused, ReloadReport};
 pub use server::{Server, ServerError};
 
 /// The routes of all surfaces.
@@ -123,6 +127,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(usage::routes())
         .merge(webhooks::routes())
         .merge(audit::routes())
+        .merge(admin_reload::routes())
         .merge(health::routes())
 }
 

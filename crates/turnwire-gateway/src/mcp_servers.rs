@@ -302,8 +302,8 @@ async fn try_tool(
         let mut request = app.chat_request(&caller);
         if request.model.is_empty() {
             // The model is not asked; any of them will do.
-            request.model =
-                app.runs().model_names(caller.requester()).next().unwrap_or_default().to_owned();
+            let names = app.runs().model_names(caller.requester());
+            request.model = names.into_iter().next().unwrap_or_default();
         }
         request.inputs = true;
         let request = one_call(request, call_id, &server, &tool, arguments);

@@ -23,7 +23,7 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
-use turnwire_contract::{IncompleteReason, Observer, SpanCounts, WebhookCounts};
+use turnwire_contract::{IncompleteReason, Observer, SpanCounts, Timestamp, WebhookCounts};
 use turnwire_engine::Runs;
 use turnwire_surfaces::wire_json;
 
@@ -54,6 +54,19 @@ pub(crate) struct Metrics {
     webhooks: WebhookMetrics,
     spans_exported: Counter,
     spans_dropped: Counter,
+    reloads: ReloadMetrics,
+}
+
+/// How often the settings were read again, and when they were last read without a mistake.
+#[derive(Debug, Default)]
+struct ReloadMetrics {
+    by_outcome: Family<ReloadOutcome, Counter>,
+    loaded_at: Gauge<f64, AtomicU64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReloadOutcome {
+    outcome: &'static str,
 }
 
 /// What was sent to receivers of webhooks.
@@ -115,7 +128,7 @@ pub(crate) enum Direction {
 
 impl Metrics {
     /// The metrics of a server with these models.
-    pub(crate) fn new<'a>(models: impl Iterator<Item = &'a str>) -> Self {
+    pub(crate) fn new(models: &[String]) -> Self {
         let mut registry = Registry::with_prefix("turnwire");
         let ws_messages = Family::default();
         let ws_bytes = Family::new_with_constructor(sizes as fn() -> Histogram);
@@ -176,6 +189,7 @@ impl Metrics {
         let help =
             "Spans of traces that were lost: the queue was full, or the receiver refused them";
         registry.register("spans_dropped", help, spans_dropped.clone());
+        let reloads = reloads(&mut registry);
         Self {
             registry,
             ws_messages,
@@ -198,6 +212,7 @@ impl Metrics {
             webhooks,
             spans_exported,
             spans_dropped,
+            reloads,
         }
     }
 }
@@ -239,6 +254,19 @@ fn webhooks(registry: &mut Registry) -> WebhookMetrics {
     metrics
 }
 
+fn reloads(registry: &mut Registry) -> ReloadMetrics {
+    let metrics = ReloadMetrics::default();
+    for outcome in ["reloaded", "refused"] {
+        drop(metrics.by_outcome.get_or_create(&ReloadOutcome { outcome }));
+    }
+    let help = "Attempts to read the settings again, by outcome";
+    registry.register("settings_reloads", help, metrics.by_outcome.clone());
+    let help = "Time at which the settings in force were read, since 1970";
+    let loaded_at = Gauge::<f64, AtomicU64>::clone(&metrics.loaded_at);
+    registry.register_with_unit("settings_loaded_timestamp", help, Unit::Seconds, loaded_at);
+    metrics
+}
+
 /// Buckets from 64 bytes to 1 MiB.
 fn sizes() -> Histogram {
     Histogram::new(exponential_buckets(64.0, 4.0, 8))
@@ -248,6 +276,23 @@ impl Metrics {
     /// What sees the events of runs.
     pub(crate) fn observer(&self) -> Arc<dyn Observer> {
         Arc::new(self.runs.clone())
+    }
+
+    /// Adds what is counted for each model. A reload may bring new ones.
+    pub(crate) fn add_models(&self, models: &[String]) {
+        self.runs.add_models(models);
+    }
+
+    /// Notes when the settings in force were read.
+    pub(crate) fn settings_loaded(&self, at: Timestamp) {
+        #[expect(clippy::cast_precision_loss, reason = "microseconds of centuries fit")]
+        self.reloads.loaded_at.set(at.as_micros() as f64 / 1e6);
+    }
+
+    /// Counts an attempt to read the settings again.
+    pub(crate) fn reload_ended(&self, is_reloaded: bool) {
+        let outcome = if is_reloaded { "reloaded" } else { "refused" };
+        self.reloads.by_outcome.get_or_create(&ReloadOutcome { outcome }).inc();
     }
 
     /// Counts a request that got an error.

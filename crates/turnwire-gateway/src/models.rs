@@ -45,13 +45,13 @@ fn model(id: &str) -> Model {
     responses((status = 200, description = "The available models", body = Models))
 )]
 async fn list(State(app): State<App>, caller: Caller) -> Json<Models> {
-    let mut names: Vec<&str> = app.runs().model_names(caller.requester()).collect();
+    let mut names = app.runs().model_names(caller.requester());
     if let Some(default) = app.default_model(&caller)
         && !names.contains(&default)
     {
         names.insert(0, default);
     }
-    Json(Models { object: "list", data: names.into_iter().map(model).collect() })
+    Json(Models { object: "list", data: names.iter().map(|name| model(name)).collect() })
 }
 
 /// Get a model.

@@ -95,6 +95,7 @@ mod access;
 mod approvals;
 mod audit;
 mod backup;
+mod changes;
 mod egress;
 mod embeddings;
 mod file;

@@ -57,6 +57,9 @@ pub enum AuditAction {
     /// A server started. The object is its name among the workers, the content its settings file.
     #[serde(rename = "server.started")]
     ServerStarted,
+    /// The settings were read again. The object is the worker, the content the settings file.
+    #[serde(rename = "settings.reloaded")]
+    SettingsReloaded,
     /// Something that a later version records.
     #[serde(other, rename = "other")]
     Other,
@@ -64,7 +67,7 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// All actions.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::RunStarted,
         Self::RunCancelled,
         Self::RunDeleted,
@@ -80,6 +83,7 @@ impl AuditAction {
         Self::KeyRotated,
         Self::KeyRevoked,
         Self::ServerStarted,
+        Self::SettingsReloaded,
     ];
 
     /// Returns the action of somebody who decided about a call.
@@ -108,6 +112,7 @@ impl AuditAction {
             Self::KeyRotated => "key.rotated",
             Self::KeyRevoked => "key.revoked",
             Self::ServerStarted => "server.started",
+            Self::SettingsReloaded => "settings.reloaded",
             Self::Other => "other",
         }
     }

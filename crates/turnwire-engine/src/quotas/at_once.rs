@@ -137,8 +137,9 @@ impl Quotas {
     }
 
     fn run_limits(&self, users: &Users) -> Vec<(UsageSubject, u64)> {
+        let settings = self.settings.get();
         let limit = |subject: &UsageSubject| {
-            Some((subject.clone(), self.options.quota_of(subject).runs_at_once?))
+            Some((subject.clone(), settings.quotas.quota_of(subject).runs_at_once?))
         };
         users.0.iter().filter_map(limit).collect()
     }

@@ -21,7 +21,7 @@ type Key = (UsageSubject, UsageSpan);
 impl Quotas {
     /// What is known of the others is fresh for this long: an exchange may be late once.
     pub(super) fn fresh_for(&self) -> Duration {
-        self.options.exchange_every * 2
+        self.exchange_every() * 2
     }
 
     /// Forgets what is over, stores what this process used, and reads what all used, for every
@@ -80,7 +80,7 @@ impl Quotas {
                 counter.others = used.beyond(counter.stored);
                 counter.read_at = asked_at;
                 let is_new_here = counter.own == UsageAmounts::default();
-                let rules = self.options.of(&key.0);
+                let rules = self.rules(&key.0);
                 let is_nearly = |rule: &super::Rule| {
                     rule.span == key.1 && self.is_nearly(rule.measure.of(counter.used()), *rule)
                 };
@@ -106,7 +106,7 @@ impl Quotas {
         };
         let read = timeout(READING_TIME, reading).await;
         let is_read = matches!(read, Ok(Ok(())));
-        let away_until = (!is_read).then(|| Instant::now() + self.options.exchange_every);
+        let away_until = (!is_read).then(|| Instant::now() + self.exchange_every());
         *lock(&self.away_until) = away_until;
     }
 
@@ -127,16 +127,15 @@ impl Quotas {
 }
 
 impl Runs {
-    /// Starts to exchange counts, if there are quotas.
+    /// Starts to exchange counts, whenever there are quotas: a reload may set some.
     pub(crate) fn start_exchange(&self) {
-        let quotas = Arc::clone(&self.0.quotas);
-        if quotas.is_empty() {
-            return;
-        }
-        let (every, stop) = (quotas.options.exchange_every, self.0.leases.stop.clone());
+        let (quotas, stop) = (Arc::clone(&self.0.quotas), self.0.leases.stop.clone());
         self.0.leases.tasks.spawn(async move {
             let mut is_away = false;
-            while timeout(every, stop.cancelled()).await.is_err() {
+            while timeout(quotas.exchange_every(), stop.cancelled()).await.is_err() {
+                if quotas.is_empty() {
+                    continue;
+                }
                 match quotas.exchange().await {
                     Err(error) if !is_away => {
                         is_away = true;
@@ -150,6 +149,9 @@ impl Runs {
                 }
             }
             // What was used since the last exchange.
+            if quotas.is_empty() {
+                return;
+            }
             let _ = timeout(LAST_EXCHANGE, quotas.exchange()).await;
         });
     }

@@ -35,11 +35,16 @@ pub use self::{
     report::{MAX_REPORTED_HOLDERS, SubjectUsage},
 };
 use self::{at_once::Running, counters::Counters, limits::Rule};
-use crate::{clock_and_ids::ClockAndIds, sync::lock};
+use crate::{
+    clock_and_ids::ClockAndIds,
+    settings::{CurrentSettings, EngineSettings},
+    sync::lock,
+};
 
 /// The quotas of this process.
 pub struct Quotas {
-    options: QuotaOptions,
+    /// The options are in them, so that a reload applies at once.
+    settings: CurrentSettings,
     clock: Arc<ClockAndIds>,
     /// Counts of all processes. `None`: this process is the only one.
     shared: Option<Arc<dyn UsageCounters>>,
@@ -55,7 +60,9 @@ pub struct Quotas {
 
 impl fmt::Debug for Quotas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Quotas").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Quotas")
+            .field("options", &self.settings.get().quotas)
+            .finish_non_exhaustive()
     }
 }
 
@@ -107,9 +114,19 @@ impl Quotas {
         clock: Arc<ClockAndIds>,
         shared: Option<Arc<dyn UsageCounters>>,
     ) -> Self {
+        let settings = EngineSettings { quotas: options, ..EngineSettings::default() };
+        Self::following(CurrentSettings::new(settings), clock, shared)
+    }
+
+    /// Creates quotas that are always those of `settings`.
+    pub(crate) fn following(
+        settings: CurrentSettings,
+        clock: Arc<ClockAndIds>,
+        shared: Option<Arc<dyn UsageCounters>>,
+    ) -> Self {
         let node = clock.new_id("node");
         Self {
-            options,
+            settings,
             clock,
             shared,
             node,
@@ -122,7 +139,17 @@ impl Quotas {
 
     /// Returns whether nothing is limited.
     pub fn is_empty(&self) -> bool {
-        self.options.is_empty()
+        self.settings.get().quotas.is_empty()
+    }
+
+    /// Time between two exchanges.
+    fn exchange_every(&self) -> Duration {
+        self.settings.get().quotas.exchange_every
+    }
+
+    /// The limits of a subject.
+    fn rules(&self, subject: &UsageSubject) -> Vec<Rule> {
+        self.settings.get().quotas.of(subject)
     }
 
     /// Admits a request for a run and counts it, or says which quota is used up.
@@ -205,7 +232,7 @@ impl Quotas {
         subject: &UsageSubject,
         now: Timestamp,
     ) {
-        for rule in self.options.of(subject) {
+        for rule in self.rules(subject) {
             if rule.measure != Measure::CostPerMonth {
                 continue;
             }
@@ -220,7 +247,7 @@ impl Quotas {
     }
 
     fn is_nearly(&self, used: u64, rule: Rule) -> bool {
-        let percent = u128::from(self.options.warn_at_percent);
+        let percent = u128::from(self.settings.get().quotas.warn_at_percent);
         rule.measure == Measure::CostPerMonth
             && u128::from(used) * 100 >= u128::from(rule.max) * percent
     }
@@ -229,7 +256,7 @@ impl Quotas {
     fn standing(&self, counters: &mut Counters, users: &Users, now: Timestamp) -> Vec<QuotaStatus> {
         let mut standing = Vec::new();
         for subject in &users.0 {
-            for rule in self.options.of(subject) {
+            for rule in self.rules(subject) {
                 let counter = counters.at(subject, rule.span, now);
                 let used = rule.measure.of(counter.used());
                 standing.push(QuotaStatus {
@@ -249,8 +276,7 @@ impl Quotas {
 
     /// The spans over which a subject is counted.
     fn spans(&self, subject: &UsageSubject) -> Vec<UsageSpan> {
-        let mut spans: Vec<UsageSpan> =
-            self.options.of(subject).iter().map(|rule| rule.span).collect();
+        let mut spans: Vec<UsageSpan> = self.rules(subject).iter().map(|rule| rule.span).collect();
         spans.sort_unstable();
         spans.dedup();
         spans

@@ -30,7 +30,7 @@ impl Quotas {
 
     /// Returns how many bytes of files a tenant may store, if that is limited.
     pub fn max_stored_bytes(&self, tenant: &TenantId) -> Option<u64> {
-        self.options.quota_of(&UsageSubject::tenant(tenant)).stored_bytes
+        self.settings.get().quotas.quota_of(&UsageSubject::tenant(tenant)).stored_bytes
     }
 
     /// Returns where the quotas of a tenant stand, and those of all holders of keys that used

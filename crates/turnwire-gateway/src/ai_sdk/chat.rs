@@ -130,7 +130,7 @@ async fn new_results(
     chat: &Chat,
     request: &ChatRequest,
 ) -> Result<Vec<Item>, ApiError> {
-    let limits = &app.options().requests;
+    let limits = &app.options().requests.clone();
     let items = if chat.exists {
         let open = chat.open_calls(app, caller).await?;
         results(&request.messages, &open, limits)?

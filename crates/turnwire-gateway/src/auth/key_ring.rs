@@ -22,12 +22,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 use turnwire_contract::{Actor, ApiKey, ApiKeys, StoreError, Timestamp};
 
-use super::{
-    Clock,
-    api_key::is_well_formed,
-    identity::Identity,
-    in_use::{InUse, Validity},
-};
+use super::{Clock, api_key::is_well_formed, identity::Identity, in_use::InUse};
 use crate::{admission::KeyDigest, sync::lock};
 
 /// How often changes of keys are asked for.
@@ -106,9 +101,9 @@ impl KeyRing {
         })
     }
 
-    /// What is opened without a key ends when the store has one.
-    pub(super) fn validity_without_key(&self) -> Validity {
-        Validity::until(&self.has_keys)
+    /// Cancelled when the store has a key: what is opened without one ends then.
+    pub(super) fn has_keys_token(&self) -> CancellationToken {
+        self.has_keys.child_token()
     }
 
     /// Whether the store was seen to have a key.

@@ -38,6 +38,8 @@ struct Known {
     tokens: HashMap<KeyDigest, KnownToken>,
     /// Whether the task that watches them runs.
     is_watched: bool,
+    /// Whether the settings do not have the provider any more.
+    has_ended: bool,
 }
 
 /// A token that was verified.
@@ -65,6 +67,20 @@ pub(super) fn is_token(text: &str) -> bool {
 impl TokenRing {
     pub(super) fn new(verifier: Arc<dyn TokenVerifier>, clock: Clock) -> Arc<Self> {
         Arc::new(Self { verifier, clock, known: Mutex::default(), tasks: TaskTracker::new() })
+    }
+
+    /// Whether the same verifier is asked in `other`.
+    pub(super) fn has_verifier_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.verifier, &other.verifier)
+    }
+
+    /// Ends what is open with any token: the settings have another provider now, or none.
+    pub(super) fn end_all(&self) {
+        let mut known = lock(&self.known);
+        known.has_ended = true;
+        for token in known.tokens.values() {
+            token.in_use.end();
+        }
     }
 
     /// The holder of a token.
@@ -118,6 +134,10 @@ impl TokenRing {
             verified: Instant::now(),
         });
         (token.holder, token.verified) = (holder, Instant::now());
+        if known.has_ended {
+            // It was verified while the settings were reloaded.
+            known.tokens.values().for_each(|token| token.in_use.end());
+        }
         if !known.is_watched {
             known.is_watched = true;
             // Ends with the ring, so nothing waits for it.

@@ -104,7 +104,7 @@ fn seconds() -> Histogram {
 impl RunMetrics {
     /// Registers the families. Those of `models` exist from the start, so that a rate has a value
     /// before the first run.
-    pub(super) fn new<'a>(registry: &mut Registry, models: impl Iterator<Item = &'a str>) -> Self {
+    pub(super) fn new(registry: &mut Registry, models: &[String]) -> Self {
         let families = Families {
             started: Counter::default(),
             finished: Family::default(),
@@ -124,8 +124,14 @@ impl RunMetrics {
             appends: Histogram::new(exponential_buckets(0.0005, 2.0, 14)),
         };
         families.register(registry);
-        families.begin_with(models);
+        families.begin();
+        families.add_models(models);
         Self(Arc::new(families))
+    }
+
+    /// Adds the families of models that a reload brought. Those of models that are gone stay.
+    pub(super) fn add_models(&self, models: &[String]) {
+        self.0.add_models(models);
     }
 }
 
@@ -166,25 +172,14 @@ impl Families {
         registry.register_with_unit("journal_append", help, Unit::Seconds, self.appends.clone());
     }
 
-    fn begin_with<'a>(&self, models: impl Iterator<Item = &'a str>) {
+    fn begin(&self) {
         for outcome in ["completed", "incomplete", "failed", "cancelled"] {
             drop(self.finished.get_or_create(&OutcomeLabel { outcome }));
         }
         for code in failures::CODES.into_iter().chain([OTHER]) {
             drop(self.failed.get_or_create(&CodeLabel { code }));
         }
-        for model in models.chain([OTHER]).map(str::to_owned) {
-            let label = ModelLabel { model: model.clone() };
-            drop(self.turn_durations.get_or_create(&label));
-            drop(self.turn_retries.get_or_create(&label));
-            drop(self.first_tokens.get_or_create(&label));
-            drop(self.cost.get_or_create(&label));
-            for finish in [Finish::Answered, Finish::CalledTools, Finish::Interrupted] {
-                let (model, finish) = (model.clone(), finish_name(finish));
-                drop(self.turns.get_or_create(&TurnLabels { model, finish }));
-            }
-            self.count_tokens(&model, &Usage::default());
-        }
+        self.add_models(&[OTHER.to_owned()]);
         for kind in [ToolKind::Function, ToolKind::Mcp] {
             let server = if kind == ToolKind::Mcp { OTHER } else { "" }.to_owned();
             let labels = CallLabels { kind: kind_name(kind), server };
@@ -197,6 +192,21 @@ impl Families {
         for outcome in ["listed", "failed"] {
             let server = OTHER.to_owned();
             drop(self.listings.get_or_create(&ListingLabels { server, outcome }));
+        }
+    }
+
+    fn add_models(&self, models: &[String]) {
+        for model in models {
+            let label = ModelLabel { model: model.clone() };
+            drop(self.turn_durations.get_or_create(&label));
+            drop(self.turn_retries.get_or_create(&label));
+            drop(self.first_tokens.get_or_create(&label));
+            drop(self.cost.get_or_create(&label));
+            for finish in [Finish::Answered, Finish::CalledTools, Finish::Interrupted] {
+                let (model, finish) = (model.clone(), finish_name(finish));
+                drop(self.turns.get_or_create(&TurnLabels { model, finish }));
+            }
+            self.count_tokens(model, &Usage::default());
         }
     }
 

@@ -135,14 +135,14 @@ pub(crate) fn model_for(
     asked: Option<&str>,
 ) -> Result<String, ApiError> {
     let who = caller.requester();
-    let name = asked.or_else(|| app.default_model(caller));
+    let name = asked.map(str::to_owned).or_else(|| app.default_model(caller));
     let name = name.ok_or_else(|| app.no_model_named(caller))?;
-    if app.runs().knows_model(who, name) {
-        return Ok(name.to_owned());
+    if app.runs().knows_model(who, &name) {
+        return Ok(name);
     }
     let fallback = app.options().fallback_model.clone();
     let fallback = fallback.filter(|name| app.runs().may_use_model(who, name));
-    fallback.ok_or_else(|| StartError::UnknownModel(name.to_owned()).into())
+    fallback.ok_or_else(|| StartError::UnknownModel(name).into())
 }
 
 /// The tools in `tools`, and those in the input.

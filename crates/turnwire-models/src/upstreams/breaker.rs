@@ -49,7 +49,7 @@ pub(super) enum Availability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Admission(u64);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Breaker {
     phase: Phase,
     /// Number of times that the breaker has opened.
@@ -152,6 +152,14 @@ impl Breaker {
         }
     }
 
+    /// Returns a breaker for the same upstream in another pool. A request that tries it in this one
+    /// does not report there, so the next request there is the trial.
+    pub(super) fn succession(&self, now: Instant) -> Self {
+        let mut next = self.clone();
+        next.abandoned(Admission(self.n_openings), now);
+        next
+    }
+
     /// Returns why the upstream is passed over, with the wait that is left.
     pub(super) fn cause(&self, now: Instant) -> Option<ModelError> {
         let (cause, wait) = match &self.phase {
@@ -186,7 +194,7 @@ fn with_wait(error: ModelError, wait: Duration) -> ModelError {
 }
 
 /// Counts the outcomes of the last seconds.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct RecentOutcomes {
     start: Instant,
     /// The second that each slot is for, and its numbers of outcomes and of failures.

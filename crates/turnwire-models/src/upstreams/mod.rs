@@ -104,6 +104,18 @@ impl Upstreams {
         Self { pool: Arc::new(Pool::new(upstreams)), budget: Arc::new(budget), options }
     }
 
+    /// Goes on from `before`, after a change of the settings: an upstream with the same
+    /// [model](Upstream::model) is as healthy and as busy as it was there.
+    pub fn succeeding(self, before: &Self) -> Self {
+        let Self { pool, budget: _, options } = self;
+        let pool = match Arc::try_unwrap(pool) {
+            Ok(pool) => Arc::new(pool.succeeding(&before.pool)),
+            // It is in use, so it has a state of its own.
+            Err(pool) => pool,
+        };
+        Self { pool, budget: Arc::clone(&before.budget), options }
+    }
+
     /// Asks the upstream of `lease`, and returns its answer once that has content.
     async fn ask(&self, mut lease: Lease, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let Some(model) = lease.model() else { return Err(nobody()) };

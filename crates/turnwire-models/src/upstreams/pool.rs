@@ -36,6 +36,7 @@ struct Member {
     name: Arc<str>,
     model: Arc<dyn Model>,
     weight: u32,
+    max_concurrency: Option<usize>,
     permits: Option<Arc<Semaphore>>,
 }
 
@@ -85,12 +86,35 @@ impl Pool {
             name: upstream.name.into(),
             model: upstream.model,
             weight: upstream.weight,
+            max_concurrency: upstream.max_concurrency,
             permits: upstream
                 .max_concurrency
                 .map(|n_requests| Arc::new(Semaphore::new(n_requests.min(Semaphore::MAX_PERMITS)))),
         };
         let members = upstreams.into_iter().map(member).collect();
         Self { members, choice, trial_ended: Notify::new(), has_breakers }
+    }
+
+    /// Takes over what `before` knows about the upstreams that are in both: whether they are
+    /// healthy, and how many requests they are at work on.
+    pub(super) fn succeeding(mut self, before: &Self) -> Self {
+        let now = Instant::now();
+        let known = before.choice.lock().unwrap_or_else(PoisonError::into_inner);
+        let choice = self.choice.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (member, state) in self.members.iter_mut().zip(choice) {
+            let is_it = |(other, _): &(&Member, &Choice)| Arc::ptr_eq(&other.model, &member.model);
+            let Some((other, its_state)) = before.members.iter().zip(&*known).find(is_it) else {
+                continue;
+            };
+            if self.has_breakers {
+                state.breaker = its_state.breaker.succession(now);
+            }
+            if member.max_concurrency == other.max_concurrency {
+                member.permits.clone_from(&other.permits);
+            }
+        }
+        drop(known);
+        self
     }
 
     pub(super) fn len(&self) -> usize {

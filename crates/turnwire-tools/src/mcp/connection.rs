@@ -109,7 +109,7 @@ impl Connection {
     }
 
     /// Whether the connection is closed.
-    fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.stop.is_cancelled() || self.router.has_ended() || self.peer.is_transport_closed()
     }
 

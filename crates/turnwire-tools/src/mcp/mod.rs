@@ -27,6 +27,7 @@ mod tool;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use futures::future::join_all;
 use tokio::time::timeout;
@@ -43,7 +44,7 @@ pub use self::{
     request_servers::{UrlRule, UrlRuleError},
 };
 use self::{
-    request_servers::RequestServers,
+    request_servers::{RequestServers, UrlRules},
     server::{ByRequest, Server},
     tool::McpTool,
 };
@@ -52,14 +53,23 @@ use crate::Egress;
 /// Maximum duration of the shutdown of all servers.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The servers of the settings in force.
+struct CurrentServers {
+    by_label: BTreeMap<String, Arc<Server>>,
+    /// Which servers requests may supply, and how they are reached. `None`: none.
+    on_request: Option<UrlRules>,
+}
+
 /// The configured MCP servers by label, available to every tenant, and those supplied by requests,
 /// if [allowed](Self::allowing_urls).
 ///
 /// Servers are started on first use or by [`warm_up`](Self::warm_up). Dropping this closes all
 /// connections and kills all processes; [`shut_down`](Self::shut_down) also waits for that.
 pub struct McpServers {
-    servers: BTreeMap<String, Arc<Server>>,
-    request_servers: Option<RequestServers>,
+    /// What a reload replaces, as a whole.
+    current: ArcSwap<CurrentServers>,
+    /// Kept over reloads, because runs at work have connections in it.
+    request_servers: Arc<RequestServers>,
     tasks: TaskTracker,
     closing: CancellationToken,
 }
@@ -68,25 +78,68 @@ impl McpServers {
     /// Creates the servers without connecting to them. Settings are checked on first use.
     pub fn new(options: BTreeMap<String, McpServerOptions>) -> Self {
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
-        let server = |(label, options): (String, McpServerOptions)| {
-            let (tasks, closing) = (tasks.clone(), closing.clone());
-            (label.clone(), Server::new(label, options, ByRequest::default(), tasks, closing))
-        };
-        let servers = options.into_iter().map(server).collect();
-        Self { servers, request_servers: None, tasks, closing }
+        let current = CurrentServers { by_label: BTreeMap::new(), on_request: None };
+        let current = ArcSwap::from_pointee(current);
+        let servers = Self { current, request_servers: Arc::default(), tasks, closing };
+        servers.reload(options, None);
+        servers
     }
 
     /// Allows requests to supply servers whose URL matches one of `url_rules`, reached through
     /// `egress`.
-    pub fn allowing_urls(mut self, url_rules: Vec<UrlRule>, egress: Egress) -> Self {
-        self.request_servers =
-            (!url_rules.is_empty()).then(|| RequestServers::new(url_rules, egress));
+    pub fn allowing_urls(self, url_rules: Vec<UrlRule>, egress: Egress) -> Self {
+        let by_label = self.current.load().by_label.clone();
+        let on_request = UrlRules::new(url_rules, egress);
+        self.current.store(Arc::new(CurrentServers { by_label, on_request }));
         self
+    }
+
+    /// Replaces the servers, all at once. A server whose options are the same is not touched. One
+    /// that is gone, or whose options changed, gets no new calls; it is closed when its calls at
+    /// work have ended. New ones are not connected yet. `on_request` replaces the rules for
+    /// servers that requests supply; `None` leaves them as they are.
+    pub fn reload(
+        &self,
+        options: BTreeMap<String, McpServerOptions>,
+        on_request: Option<(Vec<UrlRule>, Egress)>,
+    ) {
+        let before = self.current.load_full();
+        let has_new_rules = on_request.is_some();
+        let on_request = match on_request {
+            Some((url_rules, egress)) => UrlRules::new(url_rules, egress),
+            None => before.on_request.clone(),
+        };
+        let server = |(label, options): (String, McpServerOptions)| {
+            let known = before.by_label.get(&label).filter(|known| known.options == options);
+            let server = known.cloned().unwrap_or_else(|| self.new_server(&label, options));
+            (label, server)
+        };
+        let by_label: BTreeMap<_, _> = options.into_iter().map(server).collect();
+        let now = Arc::new(CurrentServers { by_label, on_request });
+        self.current.store(Arc::clone(&now));
+        for (label, server) in &before.by_label {
+            if !now.by_label.get(label).is_some_and(|kept| Arc::ptr_eq(kept, server)) {
+                server.remove();
+            }
+        }
+        if has_new_rules {
+            self.request_servers.close_all();
+        }
+    }
+
+    fn new_server(&self, label: &str, options: McpServerOptions) -> Arc<Server> {
+        let (tasks, closing) = (self.tasks.clone(), self.closing.clone());
+        Server::new(label.to_owned(), options, ByRequest::default(), tasks, closing)
+    }
+
+    /// The server with this label, if there is one.
+    fn by_label(&self, label: &str) -> Option<Arc<Server>> {
+        self.current.load().by_label.get(label).cloned()
     }
 
     /// Connects to all servers in the background, so that the first run does not have to wait.
     pub fn warm_up(&self) {
-        for server in self.servers.values().cloned() {
+        for server in self.current.load().by_label.values().cloned() {
             self.tasks.spawn(async move {
                 if let Err(error) = server.tools().await {
                     warn!(server = %server.label, %error, "MCP server not reachable at start");
@@ -97,7 +150,8 @@ impl McpServers {
 
     /// Connects to all servers, and returns the tools or the error of each.
     pub async fn connect_all(&self) -> BTreeMap<String, Result<Vec<Arc<dyn Tool>>, ToolError>> {
-        let connecting = self.servers.values().map(|server| async move {
+        let current = self.current.load_full();
+        let connecting = current.by_label.values().map(|server| async move {
             let tools = server.tools().await.map(|specs| McpTool::all_of(server, &specs));
             (server.label.clone(), tools)
         });
@@ -108,7 +162,7 @@ impl McpServers {
     /// [`reconnect`](Self::reconnect).
     pub async fn login(&self, label: &str) -> Result<Login, LoginError> {
         let unknown = || LoginError::UnknownServer(label.to_owned());
-        let server = self.servers.get(label).ok_or_else(unknown)?;
+        let server = self.by_label(label).ok_or_else(unknown)?;
         let authorization = server.authorization.as_ref();
         let authorization =
             authorization.ok_or_else(|| LoginError::NotConfigured(label.to_owned()))?;
@@ -120,13 +174,13 @@ impl McpServers {
 
     /// Whether a server refused a request and a login may help.
     pub fn waits_for_login(&self, label: &str) -> bool {
-        self.servers.get(label).is_some_and(|server| server.waits_for_login())
+        self.by_label(label).is_some_and(|server| server.waits_for_login())
     }
 
     /// Drops the connection to a server and its last error. The next request for its tools opens a
     /// new connection. Pending calls complete on the old one.
     pub fn reconnect(&self, label: &str) {
-        if let Some(server) = self.servers.get(label) {
+        if let Some(server) = self.by_label(label) {
             server.reset();
         }
     }
@@ -148,30 +202,32 @@ impl McpServers {
     ) -> Result<Arc<Server>, ToolError> {
         let unknown = || ToolError::failed(format!("there is no tool server `{label}`"));
         let Some(url) = url else {
-            let server = self.servers.get(label).filter(|server| server.options.is_for(tenant));
-            return server.cloned().ok_or_else(unknown);
+            let server = self.by_label(label).filter(|server| server.options.is_for(tenant));
+            return server.ok_or_else(unknown);
         };
-        let request_servers = self.request_servers.as_ref().ok_or_else(unknown)?;
-        request_servers.server(tenant, label, url, access, (&self.tasks, &self.closing))
+        let current = self.current.load_full();
+        let rules = current.on_request.as_ref().ok_or_else(unknown)?;
+        self.request_servers.server(rules, tenant, label, url, access, (&self.tasks, &self.closing))
     }
 }
 
 #[async_trait]
 impl ToolServers for McpServers {
     fn labels(&self, tenant: &TenantId) -> Vec<String> {
-        let servers = self.servers.iter().filter(|(_, server)| server.options.is_for(tenant));
+        let current = self.current.load_full();
+        let servers = current.by_label.iter().filter(|(_, server)| server.options.is_for(tenant));
         servers.map(|(label, _)| label.clone()).collect()
     }
 
     fn statuses(&self, tenant: &TenantId) -> Vec<ServerStatus> {
-        let servers = self.servers.values().filter(|server| server.options.is_for(tenant));
+        let current = self.current.load_full();
+        let servers = current.by_label.values().filter(|server| server.options.is_for(tenant));
         servers.map(Server::status).collect()
     }
 
     fn allows_url(&self, tenant: &TenantId, url: &str) -> bool {
-        self.request_servers
-            .as_ref()
-            .is_some_and(|request_servers| request_servers.allows_url(tenant, url).is_some())
+        let current = self.current.load();
+        current.on_request.as_ref().is_some_and(|rules| rules.allowed(tenant, url).is_some())
     }
 
     fn known_tools(&self, tenant: &TenantId, server: ServerRef<'_>) -> Option<Vec<Arc<dyn Tool>>> {
@@ -202,9 +258,7 @@ impl ToolServers for McpServers {
     }
 
     fn forget_run(&self, run_id: &RunId) {
-        if let Some(request_servers) = &self.request_servers {
-            request_servers.forget_run(run_id);
-        }
+        self.request_servers.forget_run(run_id);
     }
 }
 
@@ -216,7 +270,9 @@ impl Drop for McpServers {
 
 impl fmt::Debug for McpServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpServers").field("labels", &self.servers.keys()).finish_non_exhaustive()
+        let current = self.current.load();
+        let labels = current.by_label.keys();
+        f.debug_struct("McpServers").field("labels", &labels).finish_non_exhaustive()
     }
 }
 

@@ -74,10 +74,29 @@ fn is_below(top: &str, path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The connected servers supplied by requests.
-pub(super) struct RequestServers {
+/// Which servers requests may supply, and how they are reached.
+#[derive(Debug, Clone)]
+pub(super) struct UrlRules {
     url_rules: Vec<UrlRule>,
     egress: Egress,
+}
+
+impl UrlRules {
+    /// Returns `None` if nothing is allowed.
+    pub(super) fn new(url_rules: Vec<UrlRule>, egress: Egress) -> Option<Self> {
+        (!url_rules.is_empty()).then_some(Self { url_rules, egress })
+    }
+
+    /// Returns the parsed URL, if this tenant may supply a server there.
+    pub(super) fn allowed(&self, tenant: &TenantId, address: &str) -> Option<Url> {
+        let url = parse_plain_url(address)?;
+        self.url_rules.iter().any(|rule| rule.covers(tenant, &url)).then_some(url)
+    }
+}
+
+/// The connected servers supplied by requests.
+#[derive(Default)]
+pub(super) struct RequestServers {
     /// Ordered by last use, most recent last.
     connected: Mutex<VecDeque<RequestServer>>,
     /// Those with secrets, by their run. The number of runs at once limits them.
@@ -93,27 +112,17 @@ struct RequestServer {
 }
 
 impl RequestServers {
-    /// Creates an empty set with these rules.
-    pub(super) fn new(url_rules: Vec<UrlRule>, egress: Egress) -> Self {
-        Self { url_rules, egress, connected: Mutex::default(), of_runs: Mutex::default() }
-    }
-
-    /// Returns the parsed URL, if this tenant may supply a server there.
-    pub(super) fn allows_url(&self, tenant: &TenantId, address: &str) -> Option<Url> {
-        let url = parse_plain_url(address)?;
-        self.url_rules.iter().any(|rule| rule.covers(tenant, &url)).then_some(url)
-    }
-
     /// Returns the server at `address` with this tenant's `label`.
     pub(super) fn server(
         &self,
+        rules: &UrlRules,
         tenant: &TenantId,
         label: &str,
         address: &str,
         access: Option<RunAccess<'_>>,
         background: (&TaskTracker, &CancellationToken),
     ) -> Result<Arc<Server>, ToolError> {
-        let url = self.allows_url(tenant, address).ok_or_else(|| {
+        let url = rules.allowed(tenant, address).ok_or_else(|| {
             ToolError::failed(format!("the server `{label}` may not be supplied by a request"))
         })?;
         let is_it = |known: &RequestServer| {
@@ -125,7 +134,7 @@ impl RequestServers {
             if let Some(known) = of_run.iter().find(|known| is_it(known)) {
                 return Ok(Arc::clone(&known.server));
             }
-            let new = self.connect(tenant, label, url, Some(secrets.clone()), background);
+            let new = Self::connect(rules, tenant, label, url, Some(secrets.clone()), background);
             let server = Arc::clone(&new.server);
             of_run.push(new);
             return Ok(server);
@@ -143,14 +152,14 @@ impl RequestServers {
         {
             oldest.close.cancel();
         }
-        let new = self.connect(tenant, label, url, None, background);
+        let new = Self::connect(rules, tenant, label, url, None, background);
         let server = Arc::clone(&new.server);
         connected.push_back(new);
         Ok(server)
     }
 
     fn connect(
-        &self,
+        rules: &UrlRules,
         tenant: &TenantId,
         label: &str,
         url: Url,
@@ -159,10 +168,18 @@ impl RequestServers {
     ) -> RequestServer {
         let close = closing.child_token();
         let options = McpServerOptions::http(url.as_str());
-        let by_request = ByRequest { egress: Some(self.egress.clone()), secrets };
+        let by_request = ByRequest { egress: Some(rules.egress.clone()), secrets };
         let (tenant, label) = (tenant.clone(), label.to_owned());
         let server = Server::new(label.clone(), options, by_request, tasks.clone(), close.clone());
         RequestServer { tenant, label, url, server, close }
+    }
+
+    /// Closes all connections, after their calls at work. Who may use them has changed, or how they
+    /// are reached; those of runs at work are closed by the end of the run.
+    pub(super) fn close_all(&self) {
+        for known in lock(&self.connected).drain(..) {
+            known.server.remove();
+        }
     }
 
     /// Closes the connections with secrets of this run.
@@ -175,7 +192,8 @@ impl RequestServers {
 
 impl fmt::Debug for RequestServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestServers").field("url_rules", &self.url_rules).finish_non_exhaustive()
+        let n_connected = lock(&self.connected).len();
+        f.debug_struct("RequestServers").field("n_connected", &n_connected).finish_non_exhaustive()
     }
 }
 

@@ -1,15 +1,18 @@
 use super::*;
 use crate::EgressOptions;
 
-fn request_servers(url_rules: Vec<UrlRule>) -> RequestServers {
-    RequestServers::new(url_rules, Egress::new(&EgressOptions::default()).unwrap())
+fn rules(rule: UrlRule) -> UrlRules {
+    UrlRules::new(vec![rule], egress()).unwrap()
+}
+
+fn egress() -> Egress {
+    Egress::new(&EgressOptions::default()).unwrap()
 }
 
 /// A4: a server is accepted only at URLs that the operator allows, not at similar ones.
 #[test]
 fn servers_come_from_where_they_are_welcome() {
-    let request_servers =
-        request_servers(vec![UrlRule::at("https://mcp.example.com/team").unwrap()]);
+    let rules = rules(UrlRule::at("https://mcp.example.com/team").unwrap());
     let tenant = TenantId::default();
     for address in [
         "https://mcp.example.com/team",
@@ -18,7 +21,7 @@ fn servers_come_from_where_they_are_welcome() {
         "https://MCP.example.com:443/team/./wiki",
         "https://mcp.example.com/other/../team",
     ] {
-        let url = request_servers.allows_url(&tenant, address).expect(address);
+        let url = rules.allowed(&tenant, address).expect(address);
         assert!(url.as_str().starts_with("https://mcp.example.com/team"), "{url}");
     }
     for address in [
@@ -41,7 +44,7 @@ fn servers_come_from_where_they_are_welcome() {
         "ftp://mcp.example.com/team",
         "https:///team",
     ] {
-        assert_eq!(request_servers.allows_url(&tenant, address), None, "{address}");
+        assert_eq!(rules.allowed(&tenant, address), None, "{address}");
     }
 }
 
@@ -49,26 +52,26 @@ fn servers_come_from_where_they_are_welcome() {
 #[test]
 fn each_tenant_has_a_list_of_its_own() {
     let (one, other) = (TenantId::from("one"), TenantId::from("other"));
-    let nobody = request_servers(Vec::new());
-    assert_eq!(nobody.allows_url(&one, "https://mcp.example.com/"), None);
+    assert!(UrlRules::new(Vec::new(), egress()).is_none());
     let only = UrlRule::at("https://mcp.example.com").unwrap().only_for(vec![one.clone()]);
-    let request_servers = request_servers(vec![only]);
-    assert!(request_servers.allows_url(&one, "https://mcp.example.com/x").is_some());
-    assert_eq!(request_servers.allows_url(&other, "https://mcp.example.com/x"), None);
+    let (rules, request_servers) = (rules(only), RequestServers::default());
+    assert!(rules.allowed(&one, "https://mcp.example.com/x").is_some());
+    assert_eq!(rules.allowed(&other, "https://mcp.example.com/x"), None);
     let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
-    let refused =
-        request_servers.server(&other, "x", "https://mcp.example.com/x", None, (&tasks, &closing));
+    let (url, background) = ("https://mcp.example.com/x", (&tasks, &closing));
+    let refused = request_servers.server(&rules, &other, "x", url, None, background);
     assert!(refused.is_err_and(|error| error.to_string().contains("may not be supplied")));
 }
 
 /// A5: a connection belongs to one tenant, label and URL, and their number is limited.
 #[test]
 fn servers_of_requests_are_not_shared() {
-    let request_servers = request_servers(vec![UrlRule::at("https://mcp.example.com").unwrap()]);
+    let rules = rules(UrlRule::at("https://mcp.example.com").unwrap());
+    let request_servers = RequestServers::default();
     let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
     let server = |tenant: &str, label: &str, path: &str| {
         let (tenant, url) = (TenantId::from(tenant), format!("https://mcp.example.com/{path}"));
-        request_servers.server(&tenant, label, &url, None, (&tasks, &closing)).unwrap()
+        request_servers.server(&rules, &tenant, label, &url, None, (&tasks, &closing)).unwrap()
     };
     let first = server("one", "wiki", "a");
     assert!(Arc::ptr_eq(&first, &server("one", "wiki", "a")));
@@ -88,7 +91,8 @@ fn servers_of_requests_are_not_shared() {
 /// A6: a connection with secrets belongs to one run, is not closed for others, and goes with the run.
 #[test]
 fn servers_with_secrets_belong_to_their_run() {
-    let request_servers = request_servers(vec![UrlRule::at("https://mcp.example.com").unwrap()]);
+    let rules = rules(UrlRule::at("https://mcp.example.com").unwrap());
+    let request_servers = RequestServers::default();
     let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
     let (tenant, url) = (TenantId::from("one"), "https://mcp.example.com/a");
     let mut secrets = ServerSecrets::default();
@@ -96,7 +100,7 @@ fn servers_with_secrets_belong_to_their_run() {
     let server = |run_id: Option<&str>| {
         let run_id = run_id.map(RunId::from);
         let access = run_id.as_ref().map(|run_id| RunAccess { run_id, secrets: &secrets });
-        request_servers.server(&tenant, "wiki", url, access, (&tasks, &closing)).unwrap()
+        request_servers.server(&rules, &tenant, "wiki", url, access, (&tasks, &closing)).unwrap()
     };
     let first = server(Some("run_1"));
     assert!(Arc::ptr_eq(&first, &server(Some("run_1"))));
@@ -112,6 +116,27 @@ fn servers_with_secrets_belong_to_their_run() {
     request_servers.forget_run(&RunId::from("run_1"));
     assert!(gone.is_cancelled() && !kept.is_cancelled());
     assert!(!lock(&request_servers.of_runs).contains_key(&RunId::from("run_1")));
+}
+
+/// After a reload of the rules, nobody gets a connection that was opened by the old ones. That of a
+/// run at work is its own.
+#[test]
+fn new_rules_close_the_connections_of_the_old_ones() {
+    let rules = rules(UrlRule::at("https://mcp.example.com").unwrap());
+    let request_servers = RequestServers::default();
+    let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
+    let (tenant, url, run_id) =
+        (TenantId::default(), "https://mcp.example.com/a", RunId::from("run_1"));
+    let secrets = ServerSecrets::default();
+    let server = |access| {
+        let background = (&tasks, &closing);
+        request_servers.server(&rules, &tenant, "wiki", url, access, background).unwrap()
+    };
+    let access = Some(RunAccess { run_id: &run_id, secrets: &secrets });
+    let (shared, own) = (server(None), server(access));
+    request_servers.close_all();
+    assert!(!Arc::ptr_eq(&shared, &server(None)));
+    assert!(Arc::ptr_eq(&own, &server(access)));
 }
 
 /// A URL that is not allowed in a rule gives an error.

@@ -93,6 +93,8 @@ struct ConnectionState {
     latency: Option<Duration>,
     /// Last error, and its time. Unlike `failed`, it stays after a success.
     last_error: Option<(String, Timestamp)>,
+    /// Whether the settings do not have the server any more.
+    is_removed: bool,
     /// Number of resets. Results of attempts before a reset are ignored.
     generation: u64,
 }
@@ -181,6 +183,17 @@ impl Server {
         }
     }
 
+    /// Lets calls at work end, and then closes the connection for good.
+    pub(super) fn remove(&self) {
+        let mut state = lock(&self.state);
+        state.is_removed = true;
+        state.attempt = None;
+        state.generation += 1;
+        if let Some(open) = &state.open {
+            open.retire();
+        }
+    }
+
     /// Returns the advice for a server that refuses us.
     pub(super) fn authorization_advice(&self) -> String {
         match &self.authorization {
@@ -202,7 +215,8 @@ impl Server {
         let waits_for_login = self.waits_for_login();
         let mut state = lock(&self.state);
         let is_open = state.open.as_ref().is_some_and(|open| open.is_open());
-        if !is_open && state.recent_failure().is_none() && !self.closing.is_cancelled() {
+        let may_connect = !state.is_removed && !self.closing.is_cancelled();
+        if !is_open && state.recent_failure().is_none() && may_connect {
             // It goes on in the background.
             drop(self.attempt(&mut state));
         }
@@ -261,6 +275,11 @@ impl Server {
             let mut state = lock(&self.state);
             if let Some(open) = state.open.as_ref().filter(|open| open.is_open()) {
                 return Ok(Arc::clone(open));
+            }
+            if state.is_removed {
+                // Calls at work go on where they are.
+                let open = state.open.as_ref().filter(|open| !open.has_ended());
+                return open.cloned().ok_or_else(|| self.removed());
             }
             self.attempt(&mut state)
         };
@@ -428,6 +447,10 @@ impl Server {
             return;
         }
         state.open = None;
+        if state.is_removed {
+            info!(server = %self.label, "MCP server closed, the settings do not have it any more");
+            return;
+        }
         state.failures = match connection.opened_at.elapsed() {
             lived if lived >= STABLE_AFTER => 0,
             _ => state.failures.saturating_add(1),
@@ -463,6 +486,11 @@ impl Server {
 
     fn closed(&self) -> ToolError {
         self.transient("Turnwire is shutting down")
+    }
+
+    fn removed(&self) -> ToolError {
+        let label = &self.label;
+        ToolError::failed(format!("the tool server `{label}` was removed from the settings"))
     }
 
     /// Nothing was sent, so a retry is safe.

@@ -59,7 +59,7 @@ impl LocalServer {
         }
         let key = Uuid::new_v4().to_string();
         settings.auth = AuthOptions { api_keys: vec![key.clone()], ..AuthOptions::default() };
-        let gateway = wiring::gateway(&settings).await?;
+        let gateway = wiring::gateway(&settings, None).await?;
         let unusable = |why: String| Problem::failure(format!("the chat cannot start: {why}"));
         let free_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let http = settings.server_limits.http.clone();
@@ -69,7 +69,8 @@ impl LocalServer {
         let worker = gateway.app.runs().start_worker().await;
         worker.map_err(|error| unusable(error.to_string()))?;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let Gateway { app, tool_servers, store, indexer, webhooks, traces } = gateway;
+        let Gateway { app, tool_servers, store, indexer, webhooks, traces, replaceable: _ } =
+            gateway;
         tasks.spawn(server.run());
         tasks.spawn(indexer.run(stop.clone()));
         if let Some(webhooks) = webhooks {

@@ -1,6 +1,7 @@
 //! `turnwire serve`: runs the gateway until it is stopped.
 
 mod greeting;
+mod reload;
 mod tool_servers;
 
 use std::{
@@ -11,9 +12,9 @@ use std::{
 
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::info;
-use turnwire_gateway::{Server, ServerError};
+use turnwire_gateway::{ReloadCalls, Server, ServerError};
 
+use self::reload::{ReloadTriggers, ReloadedParts, Reloader, SettingsSource};
 use crate::{
     args::ServeArguments,
     environment::Environment,
@@ -63,15 +64,19 @@ fn serve_with(
     output: ServeOutput,
 ) -> Result<Exit, Problem> {
     telemetry::start_to_stay(environment, output.paint)?;
-    let settings = ServeSettings::read(arguments, environment)?;
-    for warning in &settings.warnings {
-        output.warn(warning);
-    }
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))?;
     let ending = runtime.block_on(Box::pin(async {
-        let gateway = wiring::gateway(&settings).await?;
-        until_closed(gateway, &settings, output).await
+        // From before the settings are read: one that comes meanwhile makes them be read again.
+        let hangups = HangupSignals::listen().map_err(unheard)?;
+        let source = SettingsSource::new(arguments, environment);
+        let settings = source.read()?;
+        for warning in &settings.warnings {
+            output.warn(warning);
+        }
+        let (reloads, calls) = ReloadCalls::channel();
+        let gateway = wiring::gateway(&settings, Some(reloads)).await?;
+        until_closed(gateway, settings, ReloadTriggers { source, hangups, calls }, output).await
     }));
     runtime.shutdown_timeout(LAST_MOMENT);
     ending
@@ -79,14 +84,12 @@ fn serve_with(
 
 async fn until_closed(
     gateway: Gateway,
-    settings: &ServeSettings,
+    settings: ServeSettings,
+    triggers: ReloadTriggers,
     output: ServeOutput,
 ) -> Result<Exit, Problem> {
-    let Gateway { app, tool_servers, store, indexer, webhooks, traces } = gateway;
-    let unheard =
-        |error: io::Error| Problem::failure(format!("cannot listen for signals: {error}"));
+    let Gateway { app, tool_servers, store, indexer, webhooks, traces, replaceable } = gateway;
     let mut signals = Signals::listen().map_err(unheard)?;
-    let mut hangups = HangupSignals::listen().map_err(unheard)?;
     let http = settings.server_limits.http.clone();
     let server = Server::bind(settings.listen, app.clone(), http).await;
     let mut server = server.map_err(not_listening)?;
@@ -103,7 +106,7 @@ async fn until_closed(
         .map_err(|error| Problem::failure(format!("the store does not respond: {error}")))?;
     let recorded = app.record_start(settings.digest.clone()).await;
     recorded.map_err(|error| Problem::failure(format!("the audit log is not written: {error}")))?;
-    begin(address, settings, &app, output);
+    begin(address, &settings, &app, output);
     let (background, stop) = (TaskTracker::new(), CancellationToken::new());
     background.spawn(indexer.run(stop.clone()));
     if let Some(webhooks) = webhooks {
@@ -112,18 +115,19 @@ async fn until_closed(
     if let Some(traces) = traces {
         background.spawn(traces.run(stop.clone()));
     }
-    background.close();
     let mut serving = Box::pin(server.run());
     // Runs concurrently with serving, so that a slow tool server delays nothing.
-    let mut connecting = Box::pin(tool_servers::connect(&tool_servers, settings, output));
+    let of_settings = settings.tool_servers.clone();
+    let mut connecting = Box::pin(tool_servers::connect(&tool_servers, &of_settings, output));
     let mut connected = false;
+    let parts = ReloadedParts { replaceable, app: app.clone(), tool_servers: tool_servers.clone() };
+    let reloader = Reloader::new(settings, address, parts, background.clone(), output);
+    background.spawn(reloader.run(triggers));
+    background.close();
     loop {
         tokio::select! {
             biased;
             _ = signals.next() => break,
-            () = hangups.next() => {
-                info!("SIGHUP ignored, settings are read at start");
-            }
             () = &mut serving => return Err(Problem::failure("the server has stopped by itself")),
             () = &mut connecting, if !connected => connected = true,
         }
@@ -148,6 +152,10 @@ async fn until_closed(
             Ok(Exit::Done)
         }
     }
+}
+
+fn unheard(error: io::Error) -> Problem {
+    Problem::failure(format!("cannot listen for signals: {error}"))
 }
 
 /// Announces the address: as JSON for scripts, or with hints for people.

@@ -1,6 +1,6 @@
 //! Connects to the tool servers and prints the results.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use turnwire_contract::{AskBefore, TenantId, ToolServers};
@@ -8,17 +8,17 @@ use turnwire_surfaces::clean;
 use turnwire_tools::{McpServerOptions, McpServers};
 
 use super::ServeOutput;
-use crate::settings::{ServeSettings, did_you_mean};
+use crate::settings::did_you_mean;
 
-/// Connects to all servers concurrently, so that the first run does not have to wait, and prints
+/// Connects to these servers concurrently, so that the first run does not have to wait, and prints
 /// each result. A failed server is tried again when a run needs it.
 pub(super) async fn connect(
-    servers: &Arc<McpServers>,
-    settings: &ServeSettings,
+    servers: &McpServers,
+    of_settings: &BTreeMap<String, McpServerOptions>,
     output: ServeOutput,
 ) {
     let tenant = TenantId::default();
-    let connecting = settings.tool_servers.iter().map(|(label, options)| {
+    let connecting = of_settings.iter().map(|(label, options)| {
         let tenant = &tenant;
         async move { (label, options, servers.tools(tenant, label.as_str().into()).await) }
     });

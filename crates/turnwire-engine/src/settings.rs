@@ -1,0 +1,115 @@
+//! What can be replaced while runs are at work: models, tools, approval policy and quotas.
+//!
+//! A reload replaces all of it at once, so that nobody sees half of it. What a run has taken at its
+//! start, it keeps until it ends. Only its model follows: each turn asks what the settings have now
+//! under its name, because an address or a key that was replaced may stop working.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use arc_swap::ArcSwap;
+use turnwire_contract::{Model, TenantId};
+
+use crate::{
+    access::{AccessRules, Requester},
+    policy::ApprovalPolicy,
+    quotas::QuotaOptions,
+    toolbox::Toolbox,
+};
+
+/// The parts of an engine that [`Runs::reload`](crate::Runs::reload) replaces.
+#[derive(Clone, Default)]
+pub struct EngineSettings {
+    /// Models by name.
+    pub models: BTreeMap<String, Arc<dyn Model>>,
+    /// Tenants that may use a model, by its name. All may use a model that is not in it.
+    pub model_tenants: BTreeMap<String, BTreeSet<TenantId>>,
+    /// The model for all other names. `None` rejects other names.
+    pub any_model: Option<Arc<dyn Model>>,
+    /// Tenants that may use `any_model`; all if not set.
+    pub any_model_tenants: Option<BTreeSet<TenantId>>,
+    /// Who else may use which models, tool servers and tools.
+    pub access: Arc<AccessRules>,
+    /// Tools of this process.
+    pub tools: Toolbox,
+    /// Approval policy, in addition to what tools and requests specify.
+    pub policy: ApprovalPolicy,
+    /// What tenants and holders of keys may use.
+    pub quotas: QuotaOptions,
+}
+
+impl EngineSettings {
+    pub(crate) fn model(&self, name: &str) -> Option<&Arc<dyn Model>> {
+        self.models.get(name).or(self.any_model.as_ref())
+    }
+
+    /// Returns whether somebody may use the model with this name, if there is one.
+    pub(crate) fn may_use_model(&self, who: Requester<'_>, name: &str) -> bool {
+        let is_configured = self.models.contains_key(name);
+        let tenants = if is_configured {
+            self.model_tenants.get(name)
+        } else {
+            self.any_model_tenants.as_ref()
+        };
+        tenants.is_none_or(|tenants| tenants.contains(who.tenant))
+            && self.access.admits_model(who, name, is_configured)
+    }
+}
+
+impl fmt::Debug for EngineSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineSettings")
+            .field("models", &self.models.keys())
+            .field("tools", &self.tools)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The settings in force. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct CurrentSettings(Arc<ArcSwap<EngineSettings>>);
+
+impl CurrentSettings {
+    pub(crate) fn new(settings: EngineSettings) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(settings)))
+    }
+
+    pub(crate) fn get(&self) -> Arc<EngineSettings> {
+        self.0.load_full()
+    }
+
+    pub(crate) fn replace(&self, settings: EngineSettings) {
+        self.0.store(Arc::new(settings));
+    }
+}
+
+/// The model of a run.
+pub(crate) struct RunModel {
+    name: String,
+    /// What the run began with on this worker.
+    first: Arc<dyn Model>,
+    settings: CurrentSettings,
+}
+
+impl RunModel {
+    pub(crate) fn new(name: &str, first: Arc<dyn Model>, settings: CurrentSettings) -> Self {
+        Self { name: name.to_owned(), first, settings }
+    }
+
+    /// Returns the model for the next turn. A name that is gone, or stands for another model of its
+    /// provider, does not change a run: it goes on with what it began with.
+    pub(crate) fn for_turn(&self) -> Arc<dyn Model> {
+        let settings = self.settings.get();
+        let meant = self.first.upstream_model(&self.name);
+        let found = settings.model(&self.name);
+        let found = found.filter(|model| model.upstream_model(&self.name) == meant);
+        Arc::clone(found.unwrap_or(&self.first))
+    }
+}
+
+#[cfg(test)]
+#[path = "settings_tests.rs"]
+mod tests;
