@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -15,7 +16,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinSet,
+    time::timeout,
 };
+
+/// Time between two pieces of an answer.
+const PACE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -28,6 +33,8 @@ pub(crate) enum Mode {
     Gone,
     /// Answers begin, and do not end before the mode changes.
     Dawdles,
+    /// Answers count from 0, at the pace of a model, and end when the mode changes.
+    Counts,
 }
 
 pub(crate) struct FakeUpstream {
@@ -128,6 +135,21 @@ async fn answer_all(
                 modes.wait_for(|mode| ![Mode::Dawdles, Mode::Gone].contains(mode)).await.ok()?;
                 format!("{}0\r\n\r\n", chunk(&rest))
             }
+            Mode::Counts => {
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+                            transfer-encoding: chunked\r\n\r\n";
+                connection.write_all(head.as_bytes()).await.ok()?;
+                for n in 0.. {
+                    let piece = chunk(&[delta(&json!({ "content": format!("{n} ") }))]);
+                    connection.write_all(piece.as_bytes()).await.ok()?;
+                    let changes = modes.wait_for(|mode| *mode != Mode::Counts);
+                    if timeout(PACE, changes).await.is_ok() {
+                        break;
+                    }
+                }
+                let rest = answer().split_off(2);
+                format!("{}0\r\n\r\n", chunk(&rest))
+            }
         };
         connection.write_all(text.as_bytes()).await.ok()?;
     }
@@ -151,13 +173,16 @@ async fn read_request(connection: &mut BufReader<TcpStream>) -> Option<()> {
     connection.read_exact(&mut vec![0; length]).await.ok().map(|_| ())
 }
 
+fn delta(delta: &Value) -> Value {
+    json!({ "choices": [{ "index": 0, "delta": delta }] })
+}
+
 /// The chunks of an answer.
 fn answer() -> Vec<Value> {
-    let delta = |delta: Value| json!({ "choices": [{ "index": 0, "delta": delta }] });
     let usage = json!({ "prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7 });
     vec![
-        delta(json!({ "content": "Good " })),
-        delta(json!({ "content": "day." })),
+        delta(&json!({ "content": "Good " })),
+        delta(&json!({ "content": "day." })),
         json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }),
         json!({ "choices": [], "usage": usage }),
     ]

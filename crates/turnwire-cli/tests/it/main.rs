@@ -31,6 +31,7 @@ mod odd_ids;
 mod otlp_receiver;
 mod pipes;
 mod read_pdf;
+mod reload;
 mod runs;
 mod serve;
 mod settings;

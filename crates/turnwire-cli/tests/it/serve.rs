@@ -84,7 +84,7 @@ impl Drop for Gateway {
     }
 }
 
-async fn json_of(request: RequestBuilder) -> (StatusCode, Value) {
+pub(crate) async fn json_of(request: RequestBuilder) -> (StatusCode, Value) {
     let response = request.send().await.unwrap();
     (response.status(), response.json().await.unwrap())
 }
@@ -94,7 +94,7 @@ pub(crate) async fn status_of(request: RequestBuilder) -> StatusCode {
 }
 
 /// Why a request was refused.
-async fn refusal_of(request: RequestBuilder) -> (StatusCode, String) {
+pub(crate) async fn refusal_of(request: RequestBuilder) -> (StatusCode, String) {
     let (status, body) = json_of(request).await;
     (status, body["error"]["code"].as_str().expect("a code").to_owned())
 }
@@ -409,7 +409,7 @@ async fn a_hangup_does_not_end_it() {
     let world = quick().with("TURNWIRE_LOG", "info");
     let mut gateway = Gateway::start(&world, &DEMO);
     gateway.signal("HUP");
-    gateway.running().stderr.rest_of_line("SIGHUP ignored");
+    gateway.running().stderr.rest_of_line("settings reloaded");
     assert_eq!(status_of(gateway.get("/readyz")).await, StatusCode::OK);
     gateway.signal("TERM");
     assert_eq!(gateway.finish().code, Some(0));

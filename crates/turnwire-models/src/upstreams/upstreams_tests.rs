@@ -326,3 +326,31 @@ fn the_most_useful_error_is_told() {
     assert_eq!(told(&[&wait(3), &down()]), down());
     assert!(matches!(told(&[]), ModelError::Misconfigured { .. }));
 }
+
+/// After a reload, an upstream that stays is still passed over if it was, and has the requests that
+/// it is at work on. A new one begins healthy.
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_stays_is_as_healthy_and_as_busy_as_before() {
+    let (bad, good) = (Fake::new(Behaviour::Fails(down())), Fake::new(Behaviour::NeverEnds));
+    let before = weighted(&[(&bad, 9, None), (&good, 1, Some(1))]);
+    let open = loop {
+        // Five failures in a row open the breaker.
+        let answer = before.stream(sample_prompt("")).await.unwrap();
+        if bad.n_asked() == 0 {
+            break answer;
+        }
+    };
+    let new = Fake::new(Behaviour::Answers);
+    let after = weighted(&[(&bad, 9, None), (&good, 1, Some(1)), (&new, 1, None)]);
+    let after = after.succeeding(&before);
+    good.n_asked();
+    ask_times(&after, 5).await;
+    assert_eq!((bad.n_asked(), good.n_asked(), new.n_asked()), (0, 0, 5));
+    drop(open);
+    good.becomes(Behaviour::Answers);
+    ask_times(&after, 4).await;
+    assert_eq!((bad.n_asked(), good.n_asked() > 0), (0, true), "its place is free");
+    let fresh = weighted(&[(&bad, 9, None), (&good, 1, None)]);
+    ask_times(&fresh, 1).await;
+    assert_eq!(bad.n_asked(), 1, "without what was known it is asked");
+}
