@@ -331,7 +331,8 @@ pub(super) async fn open(
         }
     };
     opened.map_err(|error| {
-        warn!(server = %label, error = %safely(&error), "MCP handshake failed");
+        let cause = client_error(&error).map(|cause| safely(cause));
+        warn!(server = %label, error = %safely(&error), cause, "MCP handshake failed");
         if let (Some(authorization), Some(challenge)) = (authorization, error.auth_challenge()) {
             authorization.tokens.store_challenge(challenge);
         }
@@ -420,6 +421,8 @@ pub(super) enum OpenError {
     Unauthorized,
     /// The server is unreachable.
     Unreachable,
+    /// The certificate of the server has expired, or is not trusted for another reason.
+    UntrustedCertificate,
     /// The server disconnected during the handshake.
     Disconnected,
     Other,
@@ -440,7 +443,11 @@ impl OpenError {
                 Self::Disconnected
             }
             ClientInitializeError::TransportError { error, .. } if is_connect_error(error) => {
-                Self::Unreachable
+                if is_certificate_error(error) {
+                    Self::UntrustedCertificate
+                } else {
+                    Self::Unreachable
+                }
             }
             _ => Self::Other,
         }
@@ -459,6 +466,7 @@ impl OpenError {
             Self::UrlNotAllowed => "requests may not supply a server at this address",
             Self::Unauthorized => "it requires a key, or rejected the configured one",
             Self::Unreachable => "cannot connect to its address",
+            Self::UntrustedCertificate => "its certificate has expired or is not trusted",
             Self::Disconnected => "it closed the connection during the handshake",
             Self::Other => "its response is not valid MCP",
         }
@@ -475,6 +483,25 @@ pub(super) fn was_not_delivered(error: &ServiceError) -> bool {
 /// Whether no connection could be established.
 fn is_connect_error(error: &DynamicTransportError) -> bool {
     matches!(http_error(error), Some(StreamableHttpError::Client(error)) if error.is_connect())
+}
+
+/// Whether there was no connection because of the certificate of the server. The error of the TLS
+/// library is hidden in others; its words are known.
+fn is_certificate_error(error: &DynamicTransportError) -> bool {
+    let Some(StreamableHttpError::Client(error)) = http_error(error) else { return false };
+    error_chain(error).contains("invalid peer certificate")
+}
+
+/// Returns the error of the HTTP client. The protocol library shows it, but not its causes.
+fn client_error(error: &ClientInitializeError) -> Option<&reqwest::Error> {
+    match error {
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => client_error(fallback),
+        ClientInitializeError::TransportError { error, .. } => match http_error(error)? {
+            StreamableHttpError::Client(error) => Some(error),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Returns the HTTP status of a refused request.
