@@ -489,7 +489,7 @@ fn is_connect_error(error: &DynamicTransportError) -> bool {
 /// library is hidden in others; its words are known.
 fn is_certificate_error(error: &DynamicTransportError) -> bool {
     let Some(StreamableHttpError::Client(error)) = http_error(error) else { return false };
-    error_chain(error).contains("invalid peer certificate")
+    turnwire_http::chain(error).contains("invalid peer certificate")
 }
 
 /// Returns the error of the HTTP client. The protocol library shows it, but not its causes.
