@@ -400,11 +400,11 @@ async fn runs_at_once_are_limited() {
     shared.is_away.store(false, Ordering::Relaxed);
     shared.runs_of_others.store(0, Ordering::Relaxed);
     quotas.exchange().await.unwrap();
-    let held = hold(&one).await.unwrap();
+    let place = hold(&one).await.unwrap();
     let report = quotas.report(&tenant, Some(&one)).await;
     let used: Vec<_> = report.iter().map(|status| (status.max, status.used)).collect();
     assert_eq!(used, [(3, 1), (2, 1)]);
-    drop(held);
+    drop(place);
     clock.set(Timestamp::from_micros(NOON + 60 * SECOND));
     quotas.exchange().await.unwrap();
     assert_eq!(quotas.running.len(), 0, "nobody is remembered for ever");

@@ -280,7 +280,7 @@ async fn a_run_keeps_the_scopes_of_its_caller() {
             .zip(1..)
             .map(|(event, seq)| {
                 let (run_id, at) = (RunId::new("run_1"), Timestamp::from_micros(0));
-                Arc::new(RecordedEvent { run_id, seq: Seq::new(seq), at, event })
+                Arc::new(RecordedEvent { run_id, seq: Seq(seq), at, event })
             })
             .collect();
         let runs = engine_of(

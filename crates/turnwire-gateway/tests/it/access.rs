@@ -43,7 +43,7 @@ fn rules() -> AccessRules {
 }
 
 fn tool(name: &str) -> FakeTool {
-    FakeTool::new(name, Behaviour::Returns(format!("done by {name}").into()))
+    FakeTool::new(name, Behaviour::Returns(format!("done by {name}")))
 }
 
 fn plan(turns: impl IntoIterator<Item = Turn>) -> Plan {

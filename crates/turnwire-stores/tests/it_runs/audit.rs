@@ -195,7 +195,7 @@ async fn dead_keys_go_with_the_log_that_names_them() {
     let day = Duration::from_hours(24);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let ago = |days: u32| {
-        let at = i64::try_from((now - day * days).as_micros()).unwrap();
+        let at = i64::try_from(now.checked_sub(day * days).unwrap().as_micros()).unwrap();
         Timestamp::from_micros(at)
     };
     let key = |id: &str, created: u32, expires: Option<u32>| ApiKey {
