@@ -5,10 +5,7 @@ use crate::{args::ServeArguments, environment::Environment};
 use super::{super::file::SettingsFile, *};
 
 fn read(text: &str) -> ServeSettings {
-    let environment: Environment =
-        [("TURNWIRE_STORE_URL", "memory:"), ("HOOK", "whsec_MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0")]
-            .into_iter()
-            .collect();
+    let environment: Environment = [("TURNWIRE_STORE_URL", "memory:")].into_iter().collect();
     let model = "[models.default]\nkind = \"chat_completions\"\nbase_url = \"http://one/v1\"\n";
     let file = SettingsFile { path: "turnwire.toml".into(), text: format!("{model}{text}") };
     ServeSettings::of(&ServeArguments::default(), &environment, Some(&file)).unwrap()
@@ -47,7 +44,7 @@ fn what_a_reload_changes_is_named() {
     assert_changes(&server("a"), &server("b"), &["mcp_servers.a", "mcp_servers.b"], &[]);
     assert_changes("", "[limits]\nmax_turns = 3\n", &["limits"], &[]);
     assert_changes("", "[limits]\nmax_runs = 3\n", &["limits"], &[]);
-    assert_changes("", "[quotas.tenant]\nrequests_per_minute = 3\n", &["quotas"], &[]);
+    assert_changes("", "[quotas.per_tenant]\nrequests_per_minute = 3\n", &["quotas"], &[]);
 }
 
 #[test]

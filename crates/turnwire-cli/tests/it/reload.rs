@@ -142,8 +142,8 @@ async fn a_reload_breaks_no_stream() {
     assert_eq!(gateway.finish().code, Some(0));
 }
 
-/// A hundred signals in a row, under load, from before the server listens to after it was told to
-/// stop: none of them ends it, and the last settings are in force.
+/// A hundred signals in a row, under load, and some while the server stops: none of them ends it, no
+/// request fails, and the last settings are in force.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_signals_are_one_reload_after_the_other() {
     let upstream = FakeUpstream::start(Mode::Answers).await;
