@@ -144,7 +144,7 @@ impl Runs {
             state.apply(&recorded.event);
         }
         let head = beginning.last().map_or(Seq::START, |last| last.seq);
-        let mut observed = self.watches(&run_id, &request);
+        let mut observed = self.watches(&run_id, &request, false);
         observed.note(&beginning);
         let run = self.live_run(run_id, state, head).watched_by(watcher).observed_by(observed);
         let run = Arc::new(run);
@@ -172,14 +172,20 @@ impl Runs {
             .counted_by(&self.0.quotas)
     }
 
-    /// Returns what is told about a run.
-    pub(crate) fn watches(&self, run_id: &RunId, request: &Arc<RunRequest>) -> Watches {
+    /// Returns what is told about a run, of which a worker may have been lost.
+    pub(crate) fn watches(
+        &self,
+        run_id: &RunId,
+        request: &Arc<RunRequest>,
+        was_lost: bool,
+    ) -> Watches {
         let parts = &self.0.parts;
         self.0.observers.watch(|| ObservedRun {
             run_id,
             request,
             is_model_configured: self.settings().models.contains_key(&request.model),
             servers: parts.servers.labels(&request.tenant),
+            was_lost,
         })
     }
 

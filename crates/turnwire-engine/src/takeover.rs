@@ -181,7 +181,7 @@ impl Runs {
         let history = self.history_of(&record.request).await?;
         let mut state = RunState::new(run_id, Arc::clone(&record.request), history);
         let (mut head, mut work) = (Seq::START, RecordedWork::default());
-        let mut watches = self.watches(run_id, &record.request);
+        let mut watches = self.watches(run_id, &record.request, abandoned.n_deaths > 0);
         let mut journal = match parts.journal.stored(tenant, run_id, Seq::START).await {
             Err(JournalError::NotFound(_)) => Box::pin(stream::empty()),
             read => read?,

@@ -85,6 +85,7 @@ impl Exporting {
             request: &request,
             is_model_configured: true,
             servers: Vec::new(),
+            was_lost: false,
         };
         let mut watch = self.observer.watch(run);
         let events = until_call(&request).into_iter().chain([call_finished()]).chain(answer());

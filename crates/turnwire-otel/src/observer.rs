@@ -1,13 +1,13 @@
 //! Makes spans of what the runs of this process record.
 //!
-//! A worker may die with spans that wait to be sent. So the worker that takes its run over sends all
-//! spans of the journal again: they have the same IDs and contents, and a receiver stores each once. A
-//! worker that releases its runs has sent its spans, and they are not sent again.
+//! A worker may die with spans that wait to be sent. So whoever takes a run over that has lost a worker
+//! sends all spans of its journal again: they have the same IDs and contents, and a receiver stores
+//! each once. A worker that releases its runs sends its spans itself.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use opentelemetry_sdk::trace::SpanData;
-use turnwire_contract::{Event, ObservedRun, Observer, RecordedEvent, RunTrace, RunWatch, Sampler};
+use turnwire_contract::{ObservedRun, Observer, RecordedEvent, RunTrace, RunWatch, Sampler};
 
 use crate::{
     projection::{AboutRun, Projection},
@@ -57,7 +57,8 @@ impl Observer for TraceObserver {
             captures_contents: self.captures_contents,
         };
         let projection = Projection::new(run.run_id.as_str(), about);
-        Box::new(Watch { projection, recalled: Vec::new(), queue: self.queue.clone() })
+        let (recalled, queue) = (Vec::new(), self.queue.clone());
+        Box::new(Watch { projection, was_lost: run.was_lost, recalled, queue })
     }
 }
 
@@ -72,7 +73,9 @@ impl RunWatch for Unsampled {
 
 struct Watch {
     projection: Projection,
-    /// Spans of an earlier worker, until it is known whether it was lost.
+    /// Whether an earlier worker may not have sent its spans.
+    was_lost: bool,
+    /// Spans of earlier workers, until this one has the run.
     recalled: Vec<SpanData>,
     queue: SpanQueue,
 }
@@ -87,18 +90,18 @@ impl Watch {
 
 impl RunWatch for Watch {
     fn recall(&mut self, recorded: &RecordedEvent) {
-        self.recalled.extend(self.projection.apply(recorded));
-        // Nothing follows that would tell who recorded it.
+        let ended = self.projection.apply(recorded);
+        if self.was_lost {
+            self.recalled.extend(ended);
+        }
+        // Nothing follows.
         if recorded.event.ends_the_run() {
             self.send_recalled();
         }
     }
 
     fn note(&mut self, recorded: &RecordedEvent) {
-        match &recorded.event {
-            Event::RunTakenOver { last_heard: Some(_), .. } => self.send_recalled(),
-            _ => self.recalled = Vec::new(),
-        }
+        self.send_recalled();
         for span in self.projection.apply(recorded) {
             self.queue.send(span);
         }

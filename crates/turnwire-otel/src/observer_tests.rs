@@ -1,9 +1,9 @@
 use tokio::sync::mpsc;
-use turnwire_contract::{RunId, RunRequest, SpanCounts};
+use turnwire_contract::{Event, RunId, RunRequest, SpanCounts};
 
 use super::*;
 use crate::journal_for_tests::{
-    PARENT, RUN, answer, call_finished, call_repeated, recorded, request, second, until_call,
+    PARENT, RUN, answer, call_finished, call_repeated, recorded, request, until_call,
 };
 
 fn observer(sampler: Sampler, max_queue: usize) -> (TraceObserver, mpsc::Receiver<SpanData>) {
@@ -12,9 +12,15 @@ fn observer(sampler: Sampler, max_queue: usize) -> (TraceObserver, mpsc::Receive
     (TraceObserver::new(sampler, false, Providers::default(), queue), spans)
 }
 
-fn watch(observer: &TraceObserver, request: &Arc<RunRequest>) -> Box<dyn RunWatch> {
+fn watch(observer: &TraceObserver, request: &Arc<RunRequest>, was_lost: bool) -> Box<dyn RunWatch> {
     let run_id = &RunId::from(RUN);
-    observer.watch(ObservedRun { run_id, request, is_model_configured: true, servers: Vec::new() })
+    observer.watch(ObservedRun {
+        run_id,
+        request,
+        is_model_configured: true,
+        servers: Vec::new(),
+        was_lost,
+    })
 }
 
 fn sent(spans: &mut mpsc::Receiver<SpanData>) -> Vec<SpanData> {
@@ -22,36 +28,34 @@ fn sent(spans: &mut mpsc::Receiver<SpanData>) -> Vec<SpanData> {
 }
 
 /// The journal of a run that is taken over, and where the takeover begins.
-fn taken_over(last_heard: bool) -> (Vec<RecordedEvent>, usize) {
+fn taken_over() -> (Vec<RecordedEvent>, usize) {
     let request = request(Some(PARENT));
     let before = until_call(&request);
     let n_before = before.len();
-    let last_heard = last_heard.then(|| second(8));
-    let takeover = Event::RunTakenOver { attempt: 2, worker: None, last_heard };
-    let events = before.into_iter().chain([takeover, call_repeated(), call_finished()]);
-    (recorded(events.chain(answer())), n_before)
+    let after = [Event::taken_over(2), call_repeated(), call_finished()];
+    (recorded(before.into_iter().chain(after).chain(answer())), n_before)
 }
 
 /// The successor of a lost worker sends what that one may not have sent: the same spans.
 #[test]
 fn a_takeover_sends_the_same_spans_again() {
-    let (journal, n_before) = taken_over(true);
+    let (journal, n_before) = taken_over();
     let (observer, mut spans) = observer(Sampler::default(), 100);
     let request = request(Some(PARENT));
-    let mut first = watch(&observer, &request);
+    let mut first = watch(&observer, &request, false);
     for recorded in &journal[..n_before] {
         first.note(recorded);
     }
     let of_first = sent(&mut spans);
     assert_eq!(of_first.len(), 2);
     // A takeover that failed before it recorded anything sends nothing.
-    let mut failed = watch(&observer, &request);
+    let mut failed = watch(&observer, &request, true);
     for recorded in &journal[..n_before] {
         failed.recall(recorded);
     }
     drop(failed);
     assert_eq!(sent(&mut spans), []);
-    let mut second = watch(&observer, &request);
+    let mut second = watch(&observer, &request, true);
     for recorded in &journal[..n_before] {
         second.recall(recorded);
     }
@@ -67,9 +71,9 @@ fn a_takeover_sends_the_same_spans_again() {
 /// A worker that released the run has sent its spans.
 #[test]
 fn spans_of_a_worker_that_released_the_run_are_not_sent_again() {
-    let (journal, n_before) = taken_over(false);
+    let (journal, n_before) = taken_over();
     let (observer, mut spans) = observer(Sampler::default(), 100);
-    let mut watch = watch(&observer, &request(Some(PARENT)));
+    let mut watch = watch(&observer, &request(Some(PARENT)), false);
     for recorded in &journal[..n_before] {
         watch.recall(recorded);
     }
@@ -82,9 +86,9 @@ fn spans_of_a_worker_that_released_the_run_are_not_sent_again() {
 /// A journal that has ended is not followed by a takeover, and its spans may not have been sent.
 #[test]
 fn spans_of_a_journal_that_has_ended_are_sent() {
-    let (journal, _) = taken_over(true);
+    let (journal, _) = taken_over();
     let (observer, mut spans) = observer(Sampler::default(), 100);
-    let mut watch = watch(&observer, &request(Some(PARENT)));
+    let mut watch = watch(&observer, &request(Some(PARENT)), true);
     for recorded in &journal {
         watch.recall(recorded);
     }
@@ -93,10 +97,10 @@ fn spans_of_a_journal_that_has_ended_are_sent() {
 
 #[test]
 fn a_trace_that_is_not_sampled_has_no_spans() {
-    let (journal, _) = taken_over(true);
+    let (journal, _) = taken_over();
     let (observer, mut spans) = observer(Sampler::default(), 100);
     let unsampled = PARENT.replace("-01", "-00");
-    let mut watch = watch(&observer, &request(Some(&unsampled)));
+    let mut watch = watch(&observer, &request(Some(&unsampled)), true);
     for recorded in &journal {
         watch.note(recorded);
     }
@@ -106,11 +110,11 @@ fn a_trace_that_is_not_sampled_has_no_spans() {
 /// A queue that is full drops spans and counts them. Nobody waits.
 #[test]
 fn a_full_queue_drops_and_counts() {
-    let (journal, _) = taken_over(true);
+    let (journal, _) = taken_over();
     let counts = Arc::new(SpanCounts::default());
     let (queue, mut spans) = SpanQueue::new(3, Arc::clone(&counts));
     let observer = TraceObserver::new(Sampler::default(), false, Providers::default(), queue);
-    let mut watch = watch(&observer, &request(Some(PARENT)));
+    let mut watch = watch(&observer, &request(Some(PARENT)), false);
     for recorded in &journal {
         watch.note(recorded);
     }

@@ -269,6 +269,52 @@ async fn a_killed_worker_that_sent_its_spans_doubles_none() {
     over_a_kill("0").await;
 }
 
+/// Waits until the journal of a response has an event.
+async fn until_recorded(gateway: &Gateway, response_id: &str, event: &str) {
+    let path = format!("/v1/runs/{}/events", response_id.replace("resp_", "run_"));
+    let mut events = gateway.get(&path).send().await.unwrap();
+    let mut seen = String::new();
+    while !seen.contains(event) {
+        let piece = events.chunk().await.unwrap();
+        let piece = piece.unwrap_or_else(|| panic!("no {event}: {seen}"));
+        seen += &String::from_utf8_lossy(&piece);
+    }
+}
+
+/// The turn that a worker was killed in is a span with an error, and its repetition another one.
+#[tokio::test]
+async fn a_turn_that_was_lost_is_a_span_too() {
+    let bench = Bench::new().exporting("0");
+    let mut gateway = Gateway::start(&bench.world, &SERVE);
+    let mut asked = body("wait");
+    asked["background"] = true.into();
+    let response = ask(&gateway, &asked).await;
+    let id = response["id"].as_str().unwrap_or_else(|| panic!("{response}"));
+    bench.model.wait_for_waiting(1);
+    // The model is asked while the start of the turn is being stored.
+    until_recorded(&gateway, id, "turn_started").await;
+    gateway.signal("KILL");
+    gateway.finish();
+    bench.model.stop_waiting();
+    let gateway = Gateway::start(&bench.world, &SERVE);
+    let stream = gateway.get(&format!("/v1/responses/{id}?stream=true")).send().await.unwrap();
+    assert!(stream.text().await.unwrap().contains("response.completed"));
+    let spans = unique(bench.receiver.wait_until("end of the run", has_ended));
+    let mut expected = expected("echo");
+    expected.extend(expected.iter().find(|(_, name, _)| name == "chat m").cloned());
+    expected.sort();
+    assert_eq!(all_of(&spans), expected);
+    let chats = named(&spans, "chat m");
+    let lost = |chat: &&&Span| text_of(&chat.attributes, "error.type").is_some();
+    let lost: Vec<_> = chats.iter().filter(lost).collect();
+    assert_eq!(lost.len(), 1);
+    let of_lost = |name| text_of(&lost[0].attributes, name);
+    assert_eq!(of_lost("error.type").as_deref(), Some("worker_lost"));
+    assert_eq!(of_lost("turnwire.run.attempt").as_deref(), Some("1"));
+    let heads = bench.model.heads().to_lowercase();
+    assert!(heads.contains(&parent_of(lost[0])), "{heads}");
+}
+
 /// Without a receiver, the trace of the client goes on behind the server, and no other begins.
 #[tokio::test]
 async fn without_a_receiver_the_context_is_passed_on_as_it_came() {
@@ -298,7 +344,8 @@ async fn a_receiver_that_is_away_costs_spans_and_nothing_else() {
     let world = bench.world.with("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
     bench.world = world.with("OTEL_EXPORTER_OTLP_TIMEOUT", "100");
     let gateway = Gateway::start(&bench.world, &SERVE);
-    let response = ask(&gateway, &body("Hi")).await;
+    // Without a server that may have to be asked for its tools: a turn, and the run.
+    let response = ask(&gateway, &json!({ "model": "default", "input": "Hi" })).await;
     assert_eq!(response["status"], "completed", "{response}");
     wait_for_metric(&gateway, "turnwire_spans_dropped_total 2").await;
     let done = bench.world.run(&["doctor"]);

@@ -24,6 +24,8 @@ pub struct ObservedRun<'a> {
     pub is_model_configured: bool,
     /// Labels of the tool servers in the settings that the run may use.
     pub servers: Vec<String>,
+    /// Whether a worker of the run was lost, and with it perhaps what its observers had not passed on.
+    pub was_lost: bool,
 }
 
 /// Is told about the events of one run, in their order.
