@@ -357,6 +357,16 @@ async fn quotas_change_at_once() {
     assert_eq!(statuses(reloads.gateway).await, [StatusCode::OK; 3]);
 }
 
+/// Lets the toy server answer calls, once there is a file `answer`.
+fn answers_calls(world: &World) {
+    const OTHERS: &str = "    *'\"id\":'*)";
+    const CALLS: &str = r#"    *'"method":"tools/call"'*) while [ ! -e answer ]; do sleep 0.02; done; what='"result":{"content":[{"type":"text","text":"hello"}]}' ;;"#;
+    let script = world.path().join("toy.sh");
+    let text = std::fs::read_to_string(&script).unwrap();
+    assert!(text.contains(OTHERS), "{text}");
+    std::fs::write(&script, text.replace(OTHERS, &format!("{CALLS}\n{OTHERS}"))).unwrap();
+}
+
 /// An MCP server that was added is listed and called. One that did not change is not restarted. One
 /// that was removed is gone for all, finishes its call at work, and then ends.
 #[tokio::test(flavor = "multi_thread")]
@@ -366,6 +376,7 @@ async fn tool_servers_come_and_go() {
     let with_toy = format!("{models}[mcp_servers.toy]\ncommand = \"sh\"\nargs = [\"toy.sh\"]\n");
     let world = world(&models);
     let toy = Toy::new(&world);
+    answers_calls(&world);
     let mut gateway = Gateway::start(&world, &SERVE);
     let mut reloads = Reloads::of(&mut gateway);
     write(&world, &with_toy);

@@ -4,7 +4,7 @@ use std::{fs::File, path::PathBuf, process::Command};
 
 use crate::world::{Watched, World};
 
-/// An MCP server with one tool, which answers once there is a file `answer`. It writes down what it finds in its environment. When its input
+/// An MCP server with one tool. It writes down what it finds in its environment. When its input
 /// ends it says goodbye after a moment, and stays.
 const TOY: &str = r#"
 exec 3>alive
@@ -14,7 +14,6 @@ while read -r line; do
     case "$line" in
     *'"method":"initialize"'*) what='"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"toy","version":"1"}}' ;;
     *'"method":"tools/list"'*) what='"result":{"tools":[{"name":"greet","inputSchema":{"type":"object"}}]}' ;;
-    *'"method":"tools/call"'*) while [ ! -e answer ]; do sleep 0.02; done; what='"result":{"content":[{"type":"text","text":"hello"}]}' ;;
     *'"id":'*) what='"error":{"code":-32601,"message":"no such method"}' ;;
     *) continue ;;
     esac
