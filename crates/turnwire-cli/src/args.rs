@@ -11,11 +11,15 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::addresses::{listen_address, page_origin};
 
 mod audit;
+mod config;
 mod display;
 mod keys;
 mod on_server;
 
 pub(crate) use self::audit::{AuditCommand, AuditListArguments, AuditVerifyArguments};
+pub(crate) use self::config::{
+    ConfigCheckArguments, ConfigCommand, ConfigInitArguments, ConfigPrintArguments,
+};
 pub(crate) use self::display::{ColorChoice, DisplayArguments, ToolsShown};
 pub(crate) use self::keys::{
     KeyCreateArguments, KeyListArguments, KeyRevokeArguments, KeyRotateArguments, KeysCommand,
@@ -54,6 +58,9 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Check everything the settings name and suggest fixes
     Doctor(DoctorArguments),
+    /// Write, check and print settings
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Copy the store to a file, even while a server is using it
     Backup(BackupArguments),
     /// Create, list, rotate and revoke the API keys of a store

@@ -2,6 +2,7 @@
 
 use std::{fmt, process::ExitCode};
 
+use serde::Serialize;
 use turnwire_surfaces::clean;
 
 use crate::terminal::{Colour, Paint, tell};
@@ -38,12 +39,37 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// A mistake in the settings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Mistake {
+    /// The file; none for a variable, or for what is nowhere.
+    pub(crate) file: Option<String>,
+    pub(crate) line: Option<usize>,
+    /// Path of the setting, or the name of a variable.
+    pub(crate) path: Option<String>,
+    pub(crate) message: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (Some(file), Some(line)) = (&self.file, self.line) {
+            write!(f, "{file}:{line}: ")?;
+        }
+        if let Some(path) = &self.path {
+            write!(f, "{path}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
 /// An error for the user, with hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) message: String,
     /// Details of the message, one per line.
     pub(crate) details: Vec<String>,
+    /// The details, if they are mistakes in the settings.
+    pub(crate) mistakes: Vec<Mistake>,
     /// What to do, one hint per line.
     pub(crate) hints: Vec<String>,
     pub(crate) exit: Exit,
@@ -52,7 +78,8 @@ pub(crate) struct Problem {
 impl Problem {
     /// Creates an error in the command line or settings.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { message: message.into(), details: Vec::new(), hints: Vec::new(), exit: Exit::Usage }
+        let (details, mistakes, hints) = (Vec::new(), Vec::new(), Vec::new());
+        Self { message: message.into(), details, mistakes, hints, exit: Exit::Usage }
     }
 
     /// Creates a runtime error.

@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         Command::Logout(arguments) => commands::login::logout(&arguments, &environment),
         Command::Serve(arguments) => commands::serve::serve(&arguments, &environment),
         Command::Doctor(arguments) => commands::doctor::doctor(&arguments, &environment),
+        Command::Config(command) => commands::config::config(&command, &environment),
         Command::Backup(arguments) => commands::backup::backup(&arguments, &environment),
         Command::Keys(command) => commands::keys::keys(&command, &environment),
         Command::Audit(command) => commands::audit::audit(&command, &environment),

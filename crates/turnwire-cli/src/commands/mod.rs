@@ -5,6 +5,7 @@ pub(crate) mod backup;
 pub(crate) mod chat;
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod follow;
 pub(crate) mod keys;

@@ -2,31 +2,47 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Table;
 use turnwire_contract::{Effect, UnknownOutcomes};
 
 use super::{
-    file::{RawTable, read_table},
-    tool_servers::{always_or_never, seconds},
+    file::read_table,
+    schema::words_of,
+    tool_servers::{NEVER, WHEN, always_or_never, seconds},
     words::did_you_mean,
 };
 
-/// The section as written in the file.
-#[derive(Debug, Default, Deserialize)]
+/// The model is told that an outcome is unknown.
+const TELL: &str = "tell";
+const OUTCOMES: [(&str, UnknownOutcomes); 2] =
+    [(TELL, UnknownOutcomes::Tell), ("ask", UnknownOutcomes::Ask)];
+
+/// Which calls need approval, by the effect class of the tool: `"always"` or `"never"`. See
+/// approvals.md.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawApprovals {
+    /// Calls without side effects
+    #[schemars(extend("enum" = WHEN, "default" = NEVER))]
     pure: Option<String>,
+    /// Calls that may be repeated
+    #[schemars(extend("enum" = WHEN, "default" = NEVER))]
     idempotent: Option<String>,
+    /// Calls that must not happen twice
+    #[schemars(extend("enum" = WHEN, "default" = NEVER))]
     once: Option<String>,
+    /// After how long an unanswered approval request is denied
+    #[schemars(extend("exclusiveMinimum" = 0))]
     expire_after_sec: Option<f64>,
+    /// Whether a tool whose definition changes needs approval
+    #[schemars(extend("default" = ApprovalSettings::default().pin_definitions))]
     pin_definitions: Option<bool>,
+    /// `"ask"`: a person settles a call whose outcome is unknown; `"tell"`: the model is told that
+    /// it is unknown
+    #[schemars(extend("enum" = words_of(&OUTCOMES), "default" = TELL))]
     unknown_outcomes: Option<String>,
-}
-
-impl RawTable for RawApprovals {
-    const KEYS: &'static [&'static str] =
-        &["pure", "idempotent", "once", "expire_after_sec", "pin_definitions", "unknown_outcomes"];
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +69,7 @@ impl Default for ApprovalSettings {
 }
 
 pub(super) fn approvals(table: Table, mistakes: &mut Vec<String>) -> ApprovalSettings {
-    let raw: RawApprovals = read_table("approvals.", table, mistakes);
+    let raw: RawApprovals = read_table("approvals", table, mistakes);
     let by_effect = [
         ("pure", raw.pure, Effect::Pure),
         ("idempotent", raw.idempotent, Effect::Idempotent),
@@ -77,15 +93,13 @@ pub(super) fn approvals(table: Table, mistakes: &mut Vec<String>) -> ApprovalSet
 
 /// Reads `unknown_outcomes`. Asking is the careful reading of an unknown word.
 fn unknown_outcomes(word: Option<&str>, mistakes: &mut Vec<String>) -> UnknownOutcomes {
-    match word {
-        None | Some("tell") => UnknownOutcomes::Tell,
-        Some("ask") => UnknownOutcomes::Ask,
-        Some(other) => {
-            let hint = did_you_mean(other, &["tell", "ask"]);
-            mistakes.push(format!("approvals.unknown_outcomes: there is no `{other}`; {hint}"));
-            UnknownOutcomes::Ask
-        }
+    let Some(word) = word else { return UnknownOutcomes::Tell };
+    if let Some((_, outcomes)) = OUTCOMES.iter().find(|(name, _)| *name == word) {
+        return *outcomes;
     }
+    let hint = did_you_mean(word, &OUTCOMES.map(|(name, _)| name));
+    mistakes.push(format!("approvals.unknown_outcomes: there is no `{word}`; {hint}"));
+    UnknownOutcomes::Ask
 }
 
 #[cfg(test)]

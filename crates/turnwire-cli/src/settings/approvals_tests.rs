@@ -23,11 +23,6 @@ fn the_section_is_read() {
 }
 
 #[test]
-fn every_key_is_known() {
-    crate::settings::testing::check_keys::<RawApprovals>("approvals");
-}
-
-#[test]
 fn mistakes_are_told() {
     let (settings, mistakes) =
         read("once = 'alwais'\nexpire_after_sec = 0\ntwice = 'never'\nunknown_outcomes = 'askk'");

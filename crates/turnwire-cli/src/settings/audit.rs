@@ -2,29 +2,33 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Table;
 use turnwire_gateway::AuditLevel;
 
-use super::{
-    file::{RawTable, read_table},
-    words::did_you_mean,
-};
+use super::{file::read_table, schema::words_of, words::did_you_mean};
 
 const DAY: Duration = Duration::from_hours(24);
 const LEVELS: [(&str, AuditLevel); 3] =
     [("none", AuditLevel::None), ("changes", AuditLevel::Changes), ("reads", AuditLevel::Reads)];
 
-/// The section as written in the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct RawAudit {
-    record: Option<String>,
-    retention_days: Option<u32>,
+/// The name of the default.
+fn usual_level() -> Option<&'static str> {
+    let usual = AuditLevel::default();
+    LEVELS.iter().find(|(_, level)| *level == usual).map(|(name, _)| *name)
 }
 
-impl RawTable for RawAudit {
-    const KEYS: &'static [&'static str] = &["record", "retention_days"];
+/// What is recorded of who did what (audit.md).
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawAudit {
+    /// `"none"`, `"changes"`, or `"reads"`: what is read, too
+    #[schemars(extend("enum" = words_of(&LEVELS), "default" = usual_level()))]
+    record: Option<String>,
+    /// How long entries are stored; 0: for ever
+    #[schemars(extend("default" = 0))]
+    retention_days: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,7 +40,7 @@ pub(super) struct AuditSection {
 
 impl AuditSection {
     pub(super) fn read(table: Table, mistakes: &mut Vec<String>) -> Self {
-        let raw: RawAudit = read_table("audit.", table, mistakes);
+        let raw: RawAudit = read_table("audit", table, mistakes);
         let level = raw.record.map(|word| {
             if let Some((_, level)) = LEVELS.iter().find(|(name, _)| *name == word) {
                 return *level;

@@ -1,12 +1,7 @@
 //! Valid and invalid settings of the audit log.
 
 use super::*;
-use crate::settings::testing::{check_keys, check_mistakes, demo_settings};
-
-#[test]
-fn the_keys_of_the_section_are_known() {
-    check_keys::<RawAudit>("audit");
-}
+use crate::settings::testing::{check_mistakes, demo_settings};
 
 #[test]
 fn changes_are_recorded_unless_the_file_says_otherwise() {

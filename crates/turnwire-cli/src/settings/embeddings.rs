@@ -1,28 +1,30 @@
 //! `[embeddings]`: the embeddings model for file search.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Table;
 use turnwire_tools::EmbeddingsOptions;
 
 use super::{
-    file::{RawTable, read_table},
-    words::{is_http_url, not_a_url, not_set},
+    file::read_table,
+    words::{is_http_url, missing, not_a_url, not_set},
 };
 use crate::environment::Environment;
 
 const EXAMPLE_URL: &str = "http://localhost:11434/v1";
 
-/// The section as written in the file.
-#[derive(Debug, Default, Deserialize)]
+/// Adds vector search to the full-text search of files. See file-search.md.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawEmbeddings {
+    /// The base URL of a server with `/v1/embeddings`
+    #[schemars(extend("x-required" = true))]
     base_url: Option<String>,
+    /// The embeddings model
+    #[schemars(extend("x-required" = true))]
     model: Option<String>,
+    /// The variable with the API key
     api_key_env: Option<String>,
-}
-
-impl RawTable for RawEmbeddings {
-    const KEYS: &'static [&'static str] = &["base_url", "model", "api_key_env"];
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,22 +35,26 @@ pub(super) struct EmbeddingsSection {
 }
 
 impl EmbeddingsSection {
-    pub(super) fn read(table: Table, mistakes: &mut Vec<String>) -> Option<Self> {
-        let (had_url, had_model) = (table.contains_key("base_url"), table.contains_key("model"));
-        let raw: RawEmbeddings = read_table("embeddings.", table, mistakes);
-        let mut tell = |key: &str, why: String| mistakes.push(format!("embeddings.{key}: {why}"));
+    pub(super) fn read(table: Table, mistakes: &mut Vec<String>) -> Self {
+        let raw: RawEmbeddings = read_table("embeddings", table, mistakes);
         match raw.base_url.as_deref() {
-            Some(url) if !is_http_url(url) => tell("base_url", not_a_url(url, EXAMPLE_URL)),
-            None if !had_url => {
-                tell("base_url", format!("missing; it should look like {EXAMPLE_URL}"));
+            Some(url) if !is_http_url(url) => {
+                mistakes.push(format!("embeddings.base_url: {}", not_a_url(url, EXAMPLE_URL)));
             }
-            // An invalid value is already reported.
-            Some(_) | None => {}
+            None => {
+                let why = format!("missing; it should look like {EXAMPLE_URL}");
+                missing("embeddings.base_url", &why, mistakes);
+            }
+            Some(_) => {}
         }
-        if raw.model.as_deref().is_none_or(str::is_empty) && (raw.model.is_some() || !had_model) {
-            tell("model", "missing; name a model of that server".to_owned());
+        if raw.model.as_deref().is_none_or(str::is_empty) {
+            missing("embeddings.model", "missing; name a model of that server", mistakes);
         }
-        Some(Self { base_url: raw.base_url?, model: raw.model?, api_key_env: raw.api_key_env })
+        Self {
+            base_url: raw.base_url.unwrap_or_default(),
+            model: raw.model.unwrap_or_default(),
+            api_key_env: raw.api_key_env,
+        }
     }
 
     /// Returns the options with the key from the environment.

@@ -1,14 +1,9 @@
 //! Valid and invalid settings of the embeddings model.
 
 use super::*;
-use crate::settings::testing::{check_keys, check_mistakes, demo_settings};
+use crate::settings::testing::{check_mistakes, demo_settings};
 
 const LINES: &str = "[embeddings]\nbase_url = \"http://e/v1\"\nmodel = \"mini\"\n";
-
-#[test]
-fn the_keys_of_the_section_are_known() {
-    check_keys::<RawEmbeddings>("embeddings");
-}
 
 #[test]
 fn a_server_is_asked_for_vectors() {

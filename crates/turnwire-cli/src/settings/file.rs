@@ -8,14 +8,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 use turnwire_gateway::content_hash;
 
-use super::{lines::line_of, words::did_you_mean};
-use crate::exit::Problem;
+use super::{lines::line_of, schema::schema_of, shape::check_table, syntax::parse};
+use crate::exit::{Mistake, Problem};
 
-pub(super) const DEFAULT_FILE: &str = "turnwire.toml";
+pub(crate) const DEFAULT_FILE: &str = "turnwire.toml";
 /// Hint after an error.
 const REPAIR: &str = "repair it, or name another settings file with --config FILE";
 
@@ -27,12 +28,12 @@ pub(super) struct SettingsFile {
 }
 
 impl SettingsFile {
-    /// Reads the file. A named file must exist; the default one may be missing.
     /// SHA-256 of the file, in hexadecimal.
     pub(super) fn digest(&self) -> String {
         content_hash(self.text.as_bytes())
     }
 
+    /// Reads the file. A named file must exist; the default one may be missing.
     pub(super) fn find(named: Option<&Path>) -> Result<Option<Self>, Problem> {
         let path = named.unwrap_or(Path::new(DEFAULT_FILE)).to_owned();
         match fs::read_to_string(&path) {
@@ -48,45 +49,33 @@ impl SettingsFile {
     /// Adds file and line to an error that starts with the path of a setting. Returns any other
     /// error unchanged.
     pub(super) fn located(&self, mistake: &str) -> String {
-        let line = mistake.split_once(": ").and_then(|(path, _)| line_of(&self.text, path));
-        match line {
-            Some(line) => format!("{}:{line}: {mistake}", self.path.display()),
-            None => mistake.to_owned(),
-        }
+        located_in(mistake, Some(self)).to_string()
     }
 
-    pub(super) fn table(&self) -> Result<Table, Problem> {
-        self.text.parse().map_err(|error: toml::de::Error| {
-            let mut problem = Problem::usage(format!("{} is not TOML", self.path.display()));
-            problem.details = error.to_string().lines().map(str::to_owned).collect();
-            problem.hint(REPAIR)
-        })
+    /// Parses the file. Returns nothing if it cannot be checked further.
+    pub(super) fn table(&self, mistakes: &mut Vec<String>) -> Option<Table> {
+        parse(&self.path.display().to_string(), &self.text, mistakes)
     }
 }
 
-/// A table of the file.
-pub(super) trait RawTable: DeserializeOwned + Default {
-    /// All keys of the table. Each is listed in examples/turnwire.toml and docs/settings.md.
-    const KEYS: &'static [&'static str];
-}
+/// A table of the file. Its keys are the fields.
+pub(super) trait RawTable: DeserializeOwned + Default + JsonSchema {}
 
-/// Reads a table key by key, so that all errors are reported.
-pub(super) fn read_table<T: RawTable>(path: &str, table: Table, mistakes: &mut Vec<String>) -> T {
-    let mut good = Table::new();
-    for (key, value) in table {
-        let alone = Table::from_iter([(key.clone(), value.clone())]);
-        match alone.try_into::<T>() {
-            Ok(_) => {
-                good.insert(key, value);
-            }
-            Err(_) if !T::KEYS.contains(&key.as_str()) => {
-                let advice = did_you_mean(&key, T::KEYS);
-                mistakes.push(format!("{path}{key}: there is no such setting; {advice}"));
-            }
-            Err(error) => mistakes.push(format!("{path}{key}: {}", error.message().trim())),
-        }
-    }
-    good.try_into().unwrap_or_default()
+impl<T: DeserializeOwned + Default + JsonSchema> RawTable for T {}
+
+/// Reads the table at `path`. What is wrong is reported and left out.
+pub(super) fn read_table<T: RawTable>(
+    path: &str,
+    mut table: Table,
+    mistakes: &mut Vec<String>,
+) -> T {
+    check_table(path, &mut table, &schema_of::<T>(), mistakes);
+    table.try_into().unwrap_or_else(|error: toml::de::Error| {
+        // The schema and the type disagree, which is our mistake. The message would quote the value.
+        drop(error);
+        mistakes.push(format!("{path}: it cannot be read; please report this"));
+        T::default()
+    })
 }
 
 /// Returns the value as a table, or reports an error.
@@ -110,25 +99,82 @@ pub(super) fn located(mut problem: Problem, file: Option<&SettingsFile>) -> Prob
     problem
 }
 
-/// Combines all errors, with their location.
+/// Combines all errors, with their location, in the order of the lines.
 pub(super) fn all_of(
-    mut in_file: Vec<String>,
+    in_file: Vec<String>,
     in_environment: Vec<String>,
     file: Option<&SettingsFile>,
 ) -> Problem {
-    if let Some(file) = file {
-        in_file = in_file.iter().map(|mistake| file.located(mistake)).collect();
-    }
-    let file = file.map(|file| file.path.display().to_string()).filter(|_| !in_file.is_empty());
-    let environment = (!in_environment.is_empty()).then(|| "the environment".to_owned());
-    let places: Vec<String> = file.into_iter().chain(environment).collect();
-    in_file.extend(in_environment);
-    let count = match in_file.len() {
+    let has_file = !in_file.is_empty();
+    let has_environment = !in_environment.is_empty();
+    let in_file = in_file.iter().map(|mistake| located_in(mistake, file));
+    let in_environment = in_environment.iter().map(|mistake| located_in(mistake, None));
+    let mut mistakes: Vec<Mistake> = in_file.chain(in_environment).collect();
+    let own = file.map(|file| file.path.display().to_string());
+    // Those of the settings file first, then those of other files, then those without a place.
+    mistakes.sort_by_cached_key(|mistake| {
+        (rank(mistake, own.as_deref()), mistake.line, mistake.path.clone())
+    });
+    let environment = has_environment.then(|| "the environment".to_owned());
+    let places: Vec<String> = own.filter(|_| has_file).into_iter().chain(environment).collect();
+    let count = match mistakes.len() {
         1 => "a mistake".to_owned(),
         n_mistakes => format!("{n_mistakes} mistakes"),
     };
     let message = format!("{count} in {}", places.join(" and "));
-    Problem { details: in_file, ..Problem::usage(message).hint(REPAIR) }
+    let details = mistakes.iter().map(Mistake::to_string).collect();
+    Problem { details, mistakes, ..Problem::usage(message).hint(REPAIR) }
+}
+
+fn rank(mistake: &Mistake, own: Option<&str>) -> (u8, Option<String>) {
+    match &mistake.file {
+        Some(file) if Some(file.as_str()) == own => (0, None),
+        Some(file) => (1, Some(file.clone())),
+        None => (2, None),
+    }
+}
+
+/// Splits an error into its parts: `path: words`, or with its place, `file:line: path: words`.
+fn located_in(mistake: &str, file: Option<&SettingsFile>) -> Mistake {
+    if let Some((place, line, rest)) = placed(mistake) {
+        let (path, message) = path_and_words(rest);
+        return Mistake { file: Some(place.to_owned()), line: Some(line), path, message };
+    }
+    let (path, message) = path_and_words(mistake);
+    let line = path.as_deref().zip(file).and_then(|(path, file)| line_of(&file.text, path));
+    let file = line.and(file).map(|file| file.path.display().to_string());
+    Mistake { file, line, path, message }
+}
+
+/// Splits off `file:line: `. The path of a setting has no colon outside of quotes.
+fn placed(mistake: &str) -> Option<(&str, usize, &str)> {
+    let (file, rest) = split_outside_quotes(mistake, ":")?;
+    let (line, rest) = rest.split_once(": ")?;
+    Some((file, line.parse().ok()?, rest))
+}
+
+fn path_and_words(text: &str) -> (Option<String>, String) {
+    match split_outside_quotes(text, ": ") {
+        Some((path, words)) if is_path(path) => (Some(path.to_owned()), words.to_owned()),
+        _ => (None, text.to_owned()),
+    }
+}
+
+/// Whether a text is a path or the name of a variable, and not the begin of a sentence.
+fn is_path(text: &str) -> bool {
+    let mut is_quoted = false;
+    text.chars().all(|c| {
+        is_quoted ^= c == '"';
+        is_quoted || !c.is_whitespace()
+    })
+}
+
+fn split_outside_quotes<'a>(text: &'a str, separator: &str) -> Option<(&'a str, &'a str)> {
+    let place = text.match_indices(separator).map(|(place, _)| place).find(|place| {
+        let before = text.get(..*place).unwrap_or_default();
+        before.replace("\\\"", "").matches('"').count() % 2 == 0
+    })?;
+    Some((text.get(..place)?, text.get(place + separator.len()..)?))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::{Table, Value};
 use turnwire_contract::Effect;
@@ -13,9 +14,12 @@ use turnwire_engine::Access;
 use turnwire_tools::{HttpFunctionOptions, HttpMethod, Secret};
 
 use super::{
-    file::{RawTable, SettingsFile, read_table, table_of},
-    tool_servers::{EFFECTS, filled, is_header, is_label, seconds, texts},
-    words::{access_of, did_you_mean, is_http_url, not_a_url, not_set, one_of},
+    file::{SettingsFile, read_table, table_of},
+    schema::words_of,
+    tool_servers::{EFFECTS, USUAL_EFFECT, filled, is_header, is_label, seconds, texts},
+    words::{
+        access_of, child, did_you_mean, is_http_url, is_told, missing, not_a_url, not_set, one_of,
+    },
 };
 use crate::environment::Environment;
 
@@ -24,40 +28,55 @@ const TAKEN: [&str; 2] = ["web_search", "file_search"];
 /// Example URL for error messages.
 const EXAMPLE_URL: &str = "https://api.example.com/weather/{city}";
 
-/// A function as written in the file.
-#[derive(Default, Deserialize)]
+/// An HTTP endpoint as a tool.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawFunction {
+    /// The description for the model
+    #[schemars(extend("x-required" = true))]
     description: Option<String>,
+    /// `"GET"`, `"POST"`, `"PUT"`, `"PATCH"` or `"DELETE"`
+    #[schemars(extend("enum" = words_of(&HttpMethod::NAMES), "x-required" = true))]
     method: Option<String>,
+    /// The URL; `{name}` in its path or query is replaced by the argument of that name
+    #[schemars(extend("x-required" = true))]
     url: Option<String>,
+    /// The JSON Schema of the arguments, as a table or a JSON string
+    #[schemars(with = "Option<TableOrText>")]
     parameters: Option<Value>,
+    /// A file with the JSON Schema
     parameters_file: Option<PathBuf>,
+    /// The effect class: `"pure"`, `"idempotent"` or `"once"`
+    #[schemars(extend("enum" = words_of(&EFFECTS), "default" = USUAL_EFFECT))]
     effect: Option<String>,
-    /// May contain keys, so errors must not quote them.
-    headers: Option<Value>,
-    header_env: Option<Value>,
+    /// Headers sent with every request
+    #[schemars(extend("writeOnly" = true))]
+    headers: BTreeMap<String, String>,
+    /// Headers whose whole value is in the named variable
+    header_env: BTreeMap<String, String>,
+    /// How long a call may take
+    #[schemars(extend("exclusiveMinimum" = 0, "default" = usual_timeout()))]
     timeout_sec: Option<f64>,
+    /// Whether each call needs approval
+    #[schemars(extend("default" = false))]
     require_approval: Option<bool>,
+    /// The tenants that may use it; for others it does not exist
     tenants: Option<Vec<String>>,
+    /// Scopes of which a caller needs one, such as `use:research`; for others it does not exist
     scopes: Option<Vec<String>>,
 }
 
-impl RawTable for RawFunction {
-    const KEYS: &'static [&'static str] = &[
-        "description",
-        "method",
-        "url",
-        "parameters",
-        "parameters_file",
-        "effect",
-        "headers",
-        "header_env",
-        "timeout_sec",
-        "require_approval",
-        "tenants",
-        "scopes",
-    ];
+/// The schema of the arguments.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum TableOrText {
+    Table(serde_json::Map<String, serde_json::Value>),
+    Text(String),
+}
+
+fn usual_timeout() -> u64 {
+    HttpFunctionOptions::new("", HttpMethod::Get, "").timeout.as_secs()
 }
 
 /// A validated function, without values from the environment.
@@ -78,7 +97,7 @@ pub(super) fn named_functions(
 ) -> BTreeMap<String, NamedFunction> {
     let mut named = BTreeMap::new();
     for (name, value) in functions {
-        let path = format!("functions.{name}");
+        let path = child("functions", &name);
         if !is_label(&name) {
             let words = "a function's name has 1 to 64 letters, digits, `_` and `-`";
             mistakes.push(format!("{path}: {words}"));
@@ -87,8 +106,8 @@ pub(super) fn named_functions(
             let words = "this name is taken by a built-in tool; give it another name";
             mistakes.push(format!("{path}: {words}"));
         }
-        let Some(table) = table_of(&path, Some(value), mistakes) else { continue };
-        if let Some(function) = named_function(&name, table, file, mistakes) {
+        if let Some(table) = table_of(&path, Some(value), mistakes) {
+            let function = named_function(&name, table, file, mistakes);
             named.insert(name, function);
         }
     }
@@ -100,11 +119,9 @@ fn named_function(
     table: Table,
     file: &SettingsFile,
     mistakes: &mut Vec<String>,
-) -> Option<NamedFunction> {
-    let path = format!("functions.{name}");
-    let had_url = table.contains_key("url");
-    let raw: RawFunction = read_table(&format!("{path}."), table, mistakes);
-    let n_mistakes = mistakes.len();
+) -> NamedFunction {
+    let path = child("functions", name);
+    let raw: RawFunction = read_table(&path, table, mistakes);
     let timeout = seconds(&path, "timeout_sec", raw.timeout_sec, mistakes);
     let headers = texts(&path, "headers", raw.headers, is_header, mistakes);
     let header_env = texts(&path, "header_env", raw.header_env, is_header, mistakes);
@@ -119,34 +136,38 @@ fn named_function(
         Some(url) if !is_http_url(url) => {
             mistakes.push(format!("{path}.url: {}", not_a_url(url, EXAMPLE_URL)));
         }
-        None if !had_url => {
-            mistakes.push(format!("{path}.url: missing; it should look like {EXAMPLE_URL}"));
+        None => {
+            let why = format!("missing; it should look like {EXAMPLE_URL}");
+            missing(&format!("{path}.url"), &why, mistakes);
         }
-        Some(_) | None => {}
+        Some(_) => {}
     }
     if raw.description.as_deref().is_none_or(|text| text.trim().is_empty()) {
-        mistakes
-            .push(format!("{path}.description: missing; the model reads it to know when to call"));
+        let why = "missing; the model reads it to know when to call";
+        missing(&format!("{path}.description"), why, mistakes);
     }
-    let mut options = HttpFunctionOptions::new(name, method?, raw.url?);
+    let method = method.unwrap_or(HttpMethod::Get);
+    let mut options = HttpFunctionOptions::new(name, method, raw.url.unwrap_or_default());
     options.description = raw.description.unwrap_or_default();
     options.effect = effect;
     options.needs_approval = raw.require_approval.unwrap_or_default();
     options.timeout = timeout.unwrap_or(options.timeout);
     options.parameters = parameters.unwrap_or(options.parameters);
-    // Each error is reported once.
-    if mistakes.len() == n_mistakes
+    // What was reported about the address or about the arguments is not reported again.
+    let is_fine = |key: &str| !is_told(&format!("{path}.{key}"), mistakes);
+    if ["url", "parameters", "parameters_file"].into_iter().all(is_fine)
         && let Err(error) = options.check()
     {
         mistakes.push(format!("{path}.url: {error}"));
     }
-    Some(NamedFunction { options, access, headers, header_env })
+    NamedFunction { options, access, headers, header_env }
 }
 
 fn method(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> Option<HttpMethod> {
     let names = HttpMethod::NAMES.map(|(name, _)| name);
     let Some(word) = word else {
-        mistakes.push(format!("{path}.method: missing; {}", one_of(&names)));
+        let why = format!("missing; {}", one_of(&names));
+        missing(&format!("{path}.method"), &why, mistakes);
         return None;
     };
     let found = HttpMethod::NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
@@ -159,7 +180,7 @@ fn method(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> Option<
 
 /// Parses the effect class. The default is the most conservative one.
 fn effect(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> Effect {
-    let Some(word) = word else { return Effect::Once };
+    let word = word.unwrap_or(USUAL_EFFECT);
     let found = EFFECTS.iter().find(|(name, _)| *name == word);
     if found.is_none() {
         let advice = did_you_mean(word, &EFFECTS.map(|(name, _)| name));
@@ -220,7 +241,7 @@ pub(super) fn functions(
 ) -> Vec<HttpFunctionOptions> {
     let mut ready = Vec::new();
     for (name, function) in named {
-        let path = format!("functions.{name}");
+        let path = child("functions", name);
         let mut options = function.options.clone();
         for (header, text) in &function.headers {
             match filled(text, environment) {
@@ -231,12 +252,16 @@ pub(super) fn functions(
                 Ok(value) => {
                     options.headers.insert(header.clone(), value);
                 }
-                Err(why) => mistakes.push(format!("{path}.headers.{header}: {why}")),
+                Err(why) => {
+                    let path = child(&format!("{path}.headers"), header);
+                    mistakes.push(format!("{path}: {why}"));
+                }
             }
         }
         for (header, variable) in &function.header_env {
             let Some(value) = environment.get(variable) else {
-                mistakes.push(format!("{path}.header_env.{header}: {}", not_set(variable)));
+                let path = child(&format!("{path}.header_env"), header);
+                mistakes.push(format!("{path}: {}", not_set(variable)));
                 continue;
             };
             options.secret_headers.insert(header.clone(), Secret::from(value));

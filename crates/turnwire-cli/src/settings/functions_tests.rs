@@ -7,9 +7,9 @@ use turnwire_tools::HttpMethod;
 use super::{
     super::{
         file::{DEFAULT_FILE, SettingsFile},
-        testing::{check_keys, check_mistakes, demo_settings},
+        testing::{check_mistakes, demo_settings},
     },
-    RawFunction, named_functions,
+    named_functions,
 };
 
 const WEATHER: &str = r#"
@@ -24,11 +24,6 @@ header_env = { Authorization = "WEATHER_KEY" }
 timeout_sec = 2.5
 require_approval = true
 "#;
-
-#[test]
-fn the_keys_that_are_known_are_the_keys_that_are_read() {
-    check_keys::<RawFunction>("functions.NAME");
-}
 
 /// A6: values from the environment are secret and are not printed.
 #[test]
@@ -117,7 +112,7 @@ colour = "red"
 "#,
         &[],
         &[
-            "functions.a b: a function's name has 1 to 64 letters, digits, `_` and `-`",
+            "functions.\"a b\": a function's name has 1 to 64 letters, digits, `_` and `-`",
             "functions.brace.url: there is a `{` without its `}`, or the other way round",
             "functions.empty.method: missing; there are `GET`, `POST`, `PUT`, `PATCH`, `DELETE`",
             "functions.empty.url: missing; it should look like https://api.example.com/weather/{city}",

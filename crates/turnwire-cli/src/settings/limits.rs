@@ -7,88 +7,217 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Table;
 use turnwire::{Limits, engine::EngineParts};
 use turnwire_gateway::{AdmissionLimits, AppOptions, HttpLimits, RequestLimits};
 
-use super::{
-    file::{RawTable, read_table},
-    words::nanos,
-};
+use super::{file::read_table, words::nanos};
 
-/// Defines the section as written in the file, and the list of its keys.
+/// How a limit is written in the file.
+trait Written<T>: Sized {
+    fn read(self) -> T;
+
+    /// The number that stands for a default.
+    fn of(usual: &T) -> u64;
+}
+
+/// Implements [`Written`] for numbers that mean themselves.
+macro_rules! numbers {
+    ($($number:ty => $meaning:ty: $read:expr;)*) => {$(
+        impl Written<$meaning> for $number {
+            fn read(self) -> $meaning {
+                $read(self)
+            }
+
+            fn of(usual: &$meaning) -> u64 {
+                u64::try_from(*usual).unwrap_or(u64::MAX)
+            }
+        }
+    )*};
+}
+
+numbers! {
+    NonZeroU32 => u32: NonZeroU32::get;
+    NonZeroUsize => usize: NonZeroUsize::get;
+    u32 => u32: u32::from;
+}
+
+/// Seconds: the keys end in `_sec`.
+impl Written<Duration> for NonZeroU64 {
+    fn read(self) -> Duration {
+        Duration::from_secs(self.get())
+    }
+
+    fn of(usual: &Duration) -> u64 {
+        usual.as_secs()
+    }
+}
+
+/// Milliseconds: the key ends in `_ms`.
+impl Written<Duration> for u64 {
+    fn read(self) -> Duration {
+        Duration::from_millis(self)
+    }
+
+    fn of(usual: &Duration) -> u64 {
+        Self::try_from(usual.as_millis()).unwrap_or(Self::MAX)
+    }
+}
+
+/// Defines the section as written in the file: the keys, and what each of them sets. The defaults
+/// are those of the places.
 macro_rules! section {
-    ($($key:ident: $number:ty,)*) => {
-        #[derive(Debug, Default, Deserialize)]
+    ($($(#[$doc:meta])* $key:ident: $number:ty $(=> $($place:ident).+)*,)*) => {
+        /// Limits of runs, requests and connections. limits.md describes what happens when each is
+        /// exceeded.
+        #[derive(Debug, Default, Deserialize, JsonSchema)]
         #[serde(default, deny_unknown_fields)]
         pub(super) struct RawLimits {
-            $($key: Option<$number>,)*
+            $(
+                $(#[$doc])*
+                #[schemars(extend("default" = usual(stringify!($key))))]
+                $key: Option<$number>,
+            )*
         }
 
-        impl RawTable for RawLimits {
-            const KEYS: &'static [&'static str] = &[$(stringify!($key),)*];
+        impl RawLimits {
+            /// Sets the limits that are in the file.
+            fn apply(&self, limits: &mut LimitsSection) {
+                $($(
+                    if let Some(number) = self.$key {
+                        limits.$($place).+ = number.read();
+                    }
+                )*)*
+            }
+        }
+
+        /// The default of a key, if it has one.
+        fn usual(key: &str) -> Option<u64> {
+            let usual = LimitsSection::default();
+            $(
+                if key == stringify!($key) {
+                    let places: &[u64] = &[$(<$number>::of(&usual.$($place).+)),*];
+                    return places.first().copied();
+                }
+            )*
+            None
         }
     };
 }
 
 section! {
     // Limits of a run.
-    max_turns: NonZeroU32,
-    max_tool_calls: NonZeroU32,
+    /// Model turns per run
+    max_turns: NonZeroU32 => runs.max_turns,
+    /// Tool calls per run
+    max_tool_calls: NonZeroU32 => runs.max_tool_calls,
+    /// Budget of a run, in the currency of the prices of its models: once it is reached, the model
+    /// is not asked again
     max_cost: f64,
-    max_parallel_calls: NonZeroU32,
-    max_repeats: NonZeroU32,
-    max_recoveries: NonZeroU32,
-    wall_clock_sec: NonZeroU64,
-    call_silence_sec: NonZeroU64,
-    call_total_sec: NonZeroU64,
-    call_attempts: NonZeroU32,
-    model_silence_sec: NonZeroU64,
-    model_total_sec: NonZeroU64,
-    model_attempts: NonZeroU32,
-    max_skipped_parts: u32,
-    output_to_model_bytes: NonZeroUsize,
-    output_in_journal_bytes: NonZeroUsize,
-    max_turn_output_bytes: NonZeroUsize,
-    max_run_output_bytes: NonZeroUsize,
-    max_arguments_bytes: NonZeroUsize,
+    /// Concurrent tool calls per run
+    max_parallel_calls: NonZeroU32 => runs.max_parallel_calls,
+    /// Consecutive turns with the same calls and the same results
+    max_repeats: NonZeroU32 => runs.max_repeats,
+    /// Workers that may die during a run without progress before the run fails
+    max_recoveries: NonZeroU32 => runs.max_recoveries,
+    /// Working time of a run, without waiting for a person
+    wall_clock_sec: NonZeroU64 => runs.wall_clock,
+    /// How long a tool may be silent
+    call_silence_sec: NonZeroU64 => runs.call_silence,
+    /// Total duration of a call
+    call_total_sec: NonZeroU64 => runs.call_total,
+    /// Attempts for a call that fails temporarily, if it may be repeated
+    call_attempts: NonZeroU32 => runs.call_attempts,
+    /// How long the model may be silent
+    model_silence_sec: NonZeroU64 => runs.model_silence,
+    /// Duration of one model answer
+    model_total_sec: NonZeroU64 => runs.model_total,
+    /// Attempts for one model answer
+    model_attempts: NonZeroU32 => runs.model_attempts,
+    /// Unreadable parts of an answer that are skipped before the turn ends; 0: none
+    max_skipped_parts: u32 => runs.max_skipped_parts,
+    /// Size of a result that the model receives
+    output_to_model_bytes: NonZeroUsize => runs.output_to_model,
+    /// Size of a result in the journal; larger results are stored in full as a blob
+    output_in_journal_bytes: NonZeroUsize => runs.output_in_journal,
+    /// Size of one model answer
+    max_turn_output_bytes: NonZeroUsize => runs.max_turn_output,
+    /// Total size of all model answers of a run
+    max_run_output_bytes: NonZeroUsize => runs.max_run_output,
+    /// Size of the arguments of a call
+    max_arguments_bytes: NonZeroUsize => runs.max_arguments => server.requests.argument_bytes,
     // Limits on concurrent work.
-    max_runs: NonZeroUsize,
-    max_runs_per_tenant: NonZeroUsize,
-    max_runs_per_key: NonZeroUsize,
-    max_connections_per_key: NonZeroUsize,
+    /// Concurrent runs of this process
+    max_runs: NonZeroUsize => server.admission.runs,
+    /// Concurrent runs of one tenant
+    max_runs_per_tenant: NonZeroUsize => server.admission.runs_per_tenant,
+    /// Concurrent runs of one API key
+    max_runs_per_key: NonZeroUsize => server.admission.runs_per_key,
+    /// Open requests, streams and WebSockets of one API key
+    max_connections_per_key: NonZeroUsize => server.admission.connections_per_key,
     // Limits on a request.
-    background_sec: NonZeroU64,
-    max_body_bytes: NonZeroUsize,
-    max_file_bytes: NonZeroUsize,
-    max_input_file_bytes: NonZeroUsize,
-    max_prompt_file_bytes: NonZeroUsize,
-    max_json_depth: NonZeroUsize,
-    max_json_keys: NonZeroUsize,
-    max_json_values: NonZeroUsize,
-    max_input_items: NonZeroUsize,
-    max_tools: NonZeroUsize,
-    max_schema_bytes: NonZeroUsize,
-    body_timeout_sec: NonZeroU64,
-    upload_timeout_sec: NonZeroU64,
+    /// Duration of a background run
+    background_sec: NonZeroU64 => server.background_time,
+    /// Size of a JSON body
+    max_body_bytes: NonZeroUsize => server.body_bytes,
+    /// Size of an uploaded file; at most 64 MiB, larger values have no effect
+    max_file_bytes: NonZeroUsize => server.file_bytes,
+    /// Total size of the files that an input references, in base64
+    max_input_file_bytes: NonZeroUsize => server.requests.file_bytes,
+    /// Total size of the files in all concurrent model requests
+    max_prompt_file_bytes: NonZeroUsize => server.prompt_file_bytes,
+    /// Nesting depth of a JSON body
+    max_json_depth: NonZeroUsize => server.requests.json.depth,
+    /// Keys in a JSON body
+    max_json_keys: NonZeroUsize => server.requests.json.keys,
+    /// Values in a JSON body
+    max_json_values: NonZeroUsize => server.requests.json.values,
+    /// Items of an input
+    max_input_items: NonZeroUsize => server.requests.items,
+    /// Tools of a request
+    max_tools: NonZeroUsize => server.requests.tools,
+    /// Size of a schema
+    max_schema_bytes: NonZeroUsize => server.requests.schema_bytes,
+    /// Time to receive a JSON body
+    body_timeout_sec: NonZeroU64 => server.requests.body_time,
+    /// Time to receive an upload
+    upload_timeout_sec: NonZeroU64 => server.requests.upload_time,
     // Limits on a connection.
-    max_connections: NonZeroUsize,
-    max_unknown_connections_per_address: NonZeroUsize,
-    max_requests_per_connection: NonZeroU32,
-    max_header_bytes: NonZeroUsize,
-    max_headers: NonZeroUsize,
-    header_timeout_sec: NonZeroU64,
-    body_idle_timeout_sec: NonZeroU64,
-    idle_timeout_sec: NonZeroU64,
-    connection_timeout_sec: NonZeroU64,
-    write_timeout_sec: NonZeroU64,
-    keep_alive_sec: NonZeroU64,
-    max_gathering_ms: u64,
-    socket_timeout_sec: NonZeroU64,
-    max_socket_message_bytes: NonZeroUsize,
-    max_socket_messages_per_sec: NonZeroU32,
-    max_socket_queue: NonZeroUsize,
+    /// Client connections, including WebSockets
+    max_connections: NonZeroUsize => server.http.connections,
+    /// Connections of one address without an authenticated request
+    max_unknown_connections_per_address: NonZeroUsize => server.http.unknown_per_address,
+    /// Concurrent requests on one HTTP/2 connection
+    max_requests_per_connection: NonZeroU32 => server.http.streams,
+    /// Total size of the headers of a request
+    max_header_bytes: NonZeroUsize => server.http.header_bytes,
+    /// Number of headers of a request
+    max_headers: NonZeroUsize => server.http.headers,
+    /// Time to receive the headers
+    header_timeout_sec: NonZeroU64 => server.http.header_time,
+    /// How long a body may pause
+    body_idle_timeout_sec: NonZeroU64 => server.http.body_pause,
+    /// How long a connection may be open without a request
+    idle_timeout_sec: NonZeroU64 => server.http.idle_time,
+    /// How long a connection accepts requests
+    connection_timeout_sec: NonZeroU64 => server.http.connection_time,
+    /// How long a client may leave written data unread
+    write_timeout_sec: NonZeroU64 => server.http.write_time,
+    /// The longest silence on a stream
+    keep_alive_sec: NonZeroU64 => server.heartbeat,
+    /// How long parts of an answer wait for those that follow when many answers are streamed at
+    /// once; `0`: never
+    max_gathering_ms: u64 => server.gathering,
+    /// How long a WebSocket of `/v1/responses` may be open
+    socket_timeout_sec: NonZeroU64 => server.http.socket_time,
+    /// Size of a WebSocket message
+    max_socket_message_bytes: NonZeroUsize => server.http.socket_message_bytes,
+    /// WebSocket frames per second
+    max_socket_messages_per_sec: NonZeroU32 => server.http.socket_messages_per_second,
+    /// Turns queued on a WebSocket
+    max_socket_queue: NonZeroUsize => server.http.socket_queue,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -131,96 +260,12 @@ impl Default for ServerLimits {
 }
 
 pub(super) fn limits(table: Table, mistakes: &mut Vec<String>) -> LimitsSection {
-    let raw: RawLimits = read_table("limits.", table, mistakes);
+    let raw: RawLimits = read_table("limits", table, mistakes);
+    let mut limits = LimitsSection::default();
+    raw.apply(&mut limits);
     let max_cost = raw.max_cost.map(|cost| nanos("limits.max_cost", cost, mistakes));
-    let runs = Limits { max_cost_nanos: max_cost.flatten(), ..of_runs(&raw) };
-    LimitsSection { runs, server: of_server(&raw) }
-}
-
-fn of_runs(raw: &RawLimits) -> Limits {
-    let mut limits = Limits::default();
-    set(&mut limits.max_turns, raw.max_turns.map(NonZeroU32::get));
-    set(&mut limits.max_tool_calls, raw.max_tool_calls.map(NonZeroU32::get));
-    set(&mut limits.max_parallel_calls, raw.max_parallel_calls.map(NonZeroU32::get));
-    set(&mut limits.max_repeats, raw.max_repeats.map(NonZeroU32::get));
-    set(&mut limits.max_recoveries, raw.max_recoveries.map(NonZeroU32::get));
-    set(&mut limits.wall_clock, raw.wall_clock_sec.map(seconds));
-    set(&mut limits.call_silence, raw.call_silence_sec.map(seconds));
-    set(&mut limits.call_total, raw.call_total_sec.map(seconds));
-    set(&mut limits.call_attempts, raw.call_attempts.map(NonZeroU32::get));
-    set(&mut limits.model_silence, raw.model_silence_sec.map(seconds));
-    set(&mut limits.model_total, raw.model_total_sec.map(seconds));
-    set(&mut limits.model_attempts, raw.model_attempts.map(NonZeroU32::get));
-    set(&mut limits.max_skipped_parts, raw.max_skipped_parts);
-    set(&mut limits.output_to_model, raw.output_to_model_bytes.map(NonZeroUsize::get));
-    set(&mut limits.output_in_journal, raw.output_in_journal_bytes.map(NonZeroUsize::get));
-    set(&mut limits.max_turn_output, raw.max_turn_output_bytes.map(NonZeroUsize::get));
-    set(&mut limits.max_run_output, raw.max_run_output_bytes.map(NonZeroUsize::get));
-    set(&mut limits.max_arguments, raw.max_arguments_bytes.map(NonZeroUsize::get));
+    limits.runs.max_cost_nanos = max_cost.flatten();
     limits
-}
-
-fn of_server(raw: &RawLimits) -> ServerLimits {
-    let mut limits = ServerLimits::default();
-    set(&mut limits.background_time, raw.background_sec.map(seconds));
-    set(&mut limits.body_bytes, raw.max_body_bytes.map(NonZeroUsize::get));
-    set(&mut limits.file_bytes, raw.max_file_bytes.map(NonZeroUsize::get));
-    set(&mut limits.prompt_file_bytes, raw.max_prompt_file_bytes.map(NonZeroUsize::get));
-    set(&mut limits.heartbeat, raw.keep_alive_sec.map(seconds));
-    set(&mut limits.gathering, raw.max_gathering_ms.map(Duration::from_millis));
-    set_admission(&mut limits.admission, raw);
-    set_requests(&mut limits.requests, raw);
-    set_http(&mut limits.http, raw);
-    limits
-}
-
-fn set_admission(limits: &mut AdmissionLimits, raw: &RawLimits) {
-    set(&mut limits.runs, raw.max_runs.map(NonZeroUsize::get));
-    set(&mut limits.runs_per_tenant, raw.max_runs_per_tenant.map(NonZeroUsize::get));
-    set(&mut limits.runs_per_key, raw.max_runs_per_key.map(NonZeroUsize::get));
-    set(&mut limits.connections_per_key, raw.max_connections_per_key.map(NonZeroUsize::get));
-}
-
-fn set_requests(limits: &mut RequestLimits, raw: &RawLimits) {
-    set(&mut limits.file_bytes, raw.max_input_file_bytes.map(NonZeroUsize::get));
-    set(&mut limits.json.depth, raw.max_json_depth.map(NonZeroUsize::get));
-    set(&mut limits.json.keys, raw.max_json_keys.map(NonZeroUsize::get));
-    set(&mut limits.json.values, raw.max_json_values.map(NonZeroUsize::get));
-    set(&mut limits.items, raw.max_input_items.map(NonZeroUsize::get));
-    set(&mut limits.tools, raw.max_tools.map(NonZeroUsize::get));
-    set(&mut limits.schema_bytes, raw.max_schema_bytes.map(NonZeroUsize::get));
-    set(&mut limits.argument_bytes, raw.max_arguments_bytes.map(NonZeroUsize::get));
-    set(&mut limits.body_time, raw.body_timeout_sec.map(seconds));
-    set(&mut limits.upload_time, raw.upload_timeout_sec.map(seconds));
-}
-
-fn set_http(limits: &mut HttpLimits, raw: &RawLimits) {
-    set(&mut limits.connections, raw.max_connections.map(NonZeroUsize::get));
-    let per_address = raw.max_unknown_connections_per_address;
-    set(&mut limits.unknown_per_address, per_address.map(NonZeroUsize::get));
-    set(&mut limits.streams, raw.max_requests_per_connection.map(NonZeroU32::get));
-    set(&mut limits.header_bytes, raw.max_header_bytes.map(NonZeroUsize::get));
-    set(&mut limits.headers, raw.max_headers.map(NonZeroUsize::get));
-    set(&mut limits.header_time, raw.header_timeout_sec.map(seconds));
-    set(&mut limits.body_pause, raw.body_idle_timeout_sec.map(seconds));
-    set(&mut limits.idle_time, raw.idle_timeout_sec.map(seconds));
-    set(&mut limits.connection_time, raw.connection_timeout_sec.map(seconds));
-    set(&mut limits.write_time, raw.write_timeout_sec.map(seconds));
-    set(&mut limits.socket_time, raw.socket_timeout_sec.map(seconds));
-    set(&mut limits.socket_message_bytes, raw.max_socket_message_bytes.map(NonZeroUsize::get));
-    let per_second = raw.max_socket_messages_per_sec;
-    set(&mut limits.socket_messages_per_second, per_second.map(NonZeroU32::get));
-    set(&mut limits.socket_queue, raw.max_socket_queue.map(NonZeroUsize::get));
-}
-
-fn set<T>(limit: &mut T, choice: Option<T>) {
-    if let Some(choice) = choice {
-        *limit = choice;
-    }
-}
-
-fn seconds(seconds: NonZeroU64) -> Duration {
-    Duration::from_secs(seconds.get())
 }
 
 #[cfg(test)]

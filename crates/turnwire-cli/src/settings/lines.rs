@@ -5,19 +5,27 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
+use super::words::{child, key_name};
+
 /// Returns the line, counted from 1, of the setting at `path` (such as `server.listen` or
 /// `mcp.on_request[0].url`), or of the innermost existing table on that path.
 pub(super) fn line_of(text: &str, path: &str) -> Option<usize> {
     let (document, _) = DeTable::parse_recoverable(text);
     let place = place_in(document.get_ref(), path)?;
-    Some(text.get(..place)?.matches('\n').count() + 1)
+    Some(line_at(text, place))
+}
+
+/// Returns the line, counted from 1, of the byte at `place`.
+pub(super) fn line_at(text: &str, place: usize) -> usize {
+    let before = text.as_bytes().iter().take(place);
+    before.filter(|byte| **byte == b'\n').count() + 1
 }
 
 /// Returns the byte offset of the setting at `path`.
 fn place_in(table: &DeTable<'_>, path: &str) -> Option<usize> {
-    // A key may contain dots, so the longest match is used.
+    // One key may begin like another one, so the longest match is used.
     let fits = table.iter().filter_map(|(key, value)| {
-        let rest = path.strip_prefix(key.get_ref().as_ref())?;
+        let rest = path.strip_prefix(&key_name(key.get_ref()))?;
         let is_whole = rest.is_empty() || rest.starts_with(['.', '[']);
         is_whole.then_some((key, value, rest))
     });
@@ -40,6 +48,67 @@ fn place_below(value: &Spanned<DeValue<'_>>, rest: &str) -> Option<usize> {
         | DeValue::Boolean(_)
         | DeValue::Datetime(_) => None,
     }
+}
+
+/// Returns the line, counted from 1, of the value at `path` in a JSON text, or of the innermost
+/// object or list on that path that exists.
+pub(super) fn line_of_json(text: &str, path: &str) -> usize {
+    // The path of each open object or list, and the number of the entry that comes next.
+    let mut open: Vec<(String, usize)> = Vec::new();
+    let mut found = (0, 1);
+    let mut key: Option<String> = None;
+    let mut rest = text.char_indices();
+    while let Some((place, c)) = rest.next() {
+        if matches!(c, '}' | ']') {
+            open.pop();
+        }
+        if c == ','
+            && let Some((_, n_before)) = open.last_mut()
+        {
+            *n_before += 1;
+            key = None;
+        }
+        if !matches!(c, '"' | '{' | '[' | '0'..='9' | '-' | 't' | 'f' | 'n') {
+            continue;
+        }
+        let string = (c == '"').then(|| string_at(&mut rest));
+        let is_key = string.is_some() && rest.as_str().trim_start().starts_with(':');
+        let at = match open.last() {
+            Some((path, _)) if is_key => {
+                key = string;
+                child(path, key.as_deref().unwrap_or_default())
+            }
+            Some((path, n_before)) => match &key {
+                Some(key) => child(path, key),
+                None => format!("{path}[{n_before}]"),
+            },
+            None => String::new(),
+        };
+        let is_on_path = path
+            .strip_prefix(&at)
+            .is_some_and(|rest| rest.is_empty() || at.is_empty() || rest.starts_with(['.', '[']));
+        if is_on_path && at.len() > found.0 {
+            found = (at.len(), line_at(text, place));
+        }
+        if matches!(c, '{' | '[') {
+            open.push((at, 0));
+            key = None;
+        }
+    }
+    found.1
+}
+
+/// Returns the string that has begun.
+fn string_at(rest: &mut std::str::CharIndices<'_>) -> String {
+    let mut string = String::new();
+    while let Some((_, c)) = rest.next() {
+        match c {
+            '"' => break,
+            '\\' => string.extend(rest.next().map(|(_, c)| c)),
+            c => string.push(c),
+        }
+    }
+    string
 }
 
 #[cfg(test)]

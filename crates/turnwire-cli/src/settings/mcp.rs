@@ -3,34 +3,38 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Table;
 use turnwire_tools::UrlRule;
 
-use super::file::{RawTable, SettingsFile, read_table};
+use super::{
+    file::{SettingsFile, read_table},
+    words::{missing, tenants_of},
+};
 
-/// The section as written in the file.
-#[derive(Debug, Default, Deserialize)]
+/// MCP servers from files of other programs, and from requests.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawMcp {
+    /// Files with `mcpServers`, in the format other MCP clients use; `--mcp-config` adds one
+    #[schemars(extend("default" = []))]
     files: Option<Vec<PathBuf>>,
-    on_request: Option<Vec<Table>>,
+    /// Tables: addresses from which requests may supply servers
+    on_request: Vec<RawOnRequest>,
 }
 
-impl RawTable for RawMcp {
-    const KEYS: &'static [&'static str] = &["files", "on_request"];
-}
-
-/// A rule for servers from requests, as written in the file.
-#[derive(Debug, Default, Deserialize)]
+/// An address from which a request may supply an MCP server by `server_url`. They get the
+/// credentials that the same request brings, if there are keys in [`[secrets]`](#secrets), and no
+/// others.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct RawOnRequest {
+    /// This URL and paths below it
+    #[schemars(extend("x-required" = true))]
     url: Option<String>,
+    /// Tenants whose requests may supply servers from here
     tenants: Option<Vec<String>>,
-}
-
-impl RawTable for RawOnRequest {
-    const KEYS: &'static [&'static str] = &["url", "tenants"];
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,33 +46,27 @@ pub(super) struct McpSection {
 }
 
 pub(super) fn mcp(table: Table, file: &SettingsFile, mistakes: &mut Vec<String>) -> McpSection {
-    let raw: RawMcp = read_table("mcp.", table, mistakes);
+    let raw: RawMcp = read_table("mcp", table, mistakes);
     let folder = file.path.parent().unwrap_or(Path::new(""));
     let files = raw.files.unwrap_or_default().iter().map(|name| folder.join(name)).collect();
-    let on_request = raw.on_request.unwrap_or_default().into_iter().enumerate();
-    let on_request = on_request.filter_map(|(n, table)| url_rule(n, table, mistakes)).collect();
+    let on_request = raw.on_request.into_iter().enumerate();
+    let on_request = on_request.filter_map(|(n, raw)| url_rule(n, raw, mistakes)).collect();
     McpSection { files, on_request }
 }
 
-fn url_rule(n: usize, table: Table, mistakes: &mut Vec<String>) -> Option<UrlRule> {
+fn url_rule(n: usize, raw: RawOnRequest, mistakes: &mut Vec<String>) -> Option<UrlRule> {
     let path = format!("mcp.on_request[{n}]");
-    let raw: RawOnRequest = read_table(&format!("{path}."), table, mistakes);
+    let tenants = raw.tenants.map(|names| tenants_of(&path, names, mistakes));
+    let path = format!("{path}.url");
     let Some(url) = raw.url else {
-        mistakes.push(format!("{path}: say `url`, where servers of requests may be"));
+        missing(&path, "missing; say where servers of requests may be", mistakes);
         return None;
     };
-    let url_rule = match UrlRule::at(&url) {
-        Ok(url_rule) => url_rule,
-        Err(why) => {
-            mistakes.push(format!("{path}.url: `{url}`: {why}"));
-            return None;
-        }
-    };
-    Some(match raw.tenants {
-        Some(tenants) => {
-            url_rule.only_for(tenants.iter().map(|name| name.as_str().into()).collect())
-        }
-        None => url_rule,
+    let rule = UrlRule::at(&url);
+    let rule = rule.map_err(|why| mistakes.push(format!("{path}: `{url}`: {why}"))).ok()?;
+    Some(match tenants {
+        Some(tenants) => rule.only_for(tenants.into_iter().collect()),
+        None => rule,
     })
 }
 

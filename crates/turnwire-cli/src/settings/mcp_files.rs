@@ -17,9 +17,10 @@ use turnwire_tools::McpServerOptions;
 
 use super::{
     file::{SettingsFile, all_of},
+    lines::line_of_json,
     sections::Sections,
-    tool_servers::{named_server, with_environment},
-    words::not_set,
+    tool_servers::{NamedServer, named_server, with_environment},
+    words::{child, unset},
 };
 use crate::{environment::Environment, exit::Problem};
 
@@ -51,16 +52,18 @@ pub(super) fn servers(
     mistakes: &mut Vec<String>,
 ) -> BTreeMap<String, McpServerOptions> {
     let mut servers = with_environment(&sections.tool_servers, environment, mistakes);
-    for path in sections.mcp.files.iter().chain(named) {
-        for (label, options) in servers_in(path, environment, mistakes) {
+    let in_file = sections.mcp.files.iter().enumerate();
+    let in_file = in_file.map(|(n, path)| (path, format!("mcp.files[{n}]")));
+    let named = named.iter().map(|path| (path, "--mcp-config".to_owned()));
+    for (path, named_at) in in_file.chain(named) {
+        for (label, (options, at)) in servers_in(path, &named_at, environment, mistakes) {
             match servers.entry(label) {
                 Entry::Vacant(free) => {
                     free.insert(options);
                 }
-                Entry::Occupied(taken) => {
-                    let (place, label) = (path.display(), taken.key());
+                Entry::Occupied(_) => {
                     let words = "there is a server of that name already; rename one of them";
-                    mistakes.push(format!("{place}: {label}: {words}"));
+                    mistakes.push(format!("{at}: {words}"));
                 }
             }
         }
@@ -83,7 +86,7 @@ impl McpSettings {
     ) -> Result<Self, Problem> {
         let file = SettingsFile::find(config)?;
         let mut mistakes = Vec::new();
-        let sections = Sections::read(file.as_ref(), &mut mistakes)?;
+        let sections = Sections::read(file.as_ref(), &mut mistakes);
         let servers = servers(&sections, mcp_config, environment, &mut mistakes);
         if mistakes.is_empty() {
             return Ok(Self { servers });
@@ -92,51 +95,63 @@ impl McpSettings {
     }
 }
 
+/// Reads the servers in a file. `named_at` says where it is named.
 fn servers_in(
     path: &Path,
+    named_at: &str,
     environment: &Environment,
     mistakes: &mut Vec<String>,
-) -> BTreeMap<String, McpServerOptions> {
+) -> BTreeMap<String, (McpServerOptions, String)> {
     let place = path.display();
-    let found = match entries(path) {
-        Ok(found) => found,
-        Err(why) => {
-            mistakes.push(format!("{place}: {why}"));
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            mistakes.push(format!("{named_at}: {place} cannot be read: {error}"));
             return BTreeMap::new();
         }
     };
+    let text = text.trim_start_matches('\u{feff}');
     let mut servers = BTreeMap::new();
-    for (name, entry) in found {
-        let at = format!("{place}: {name}");
-        match table_of(&entry, environment) {
-            Ok(Some(table)) => {
-                let server = named_server(&at, table, mistakes);
+    let mut told = Vec::new();
+    match entries(text) {
+        Ok((key, found)) => {
+            for (name, entry) in found {
+                let path = child(key, &name);
+                let Some(server) = server(&path, &entry, environment, &mut told) else { continue };
+                let at = format!("{place}:{}: {path}", line_of_json(text, &path));
                 let label = label_of(&name);
-                if let Some(server) = server
-                    && servers.insert(label, server.options).is_some()
-                {
-                    let words = "another name has the same label";
-                    mistakes.push(format!("{at}: {words}; rename one of them"));
+                if servers.insert(label, (server.options, at)).is_some() {
+                    told.push(format!(
+                        "{path}: another name has the same label; rename one of them"
+                    ));
                 }
             }
-            // The server is disabled.
-            Ok(None) => {}
-            Err(why) => mistakes.push(format!("{at}{why}")),
         }
+        Err((line, why)) => mistakes.push(format!("{place}:{line}: {why}")),
     }
+    mistakes.extend(told.into_iter().map(|mistake| {
+        let path = mistake.split(": ").next().unwrap_or_default();
+        format!("{place}:{}: {mistake}", line_of_json(text, path))
+    }));
     servers
 }
 
-/// Returns the servers in a file by name.
-fn entries(path: &Path) -> Result<Map<String, Value>, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
-    let whole: Value = serde_json::from_str(text.trim_start_matches('\u{feff}'))
-        .map_err(|error| format!("not JSON: {error}"))?;
-    let found = PLACES.iter().find_map(|place| whole.get(*place));
+/// The key that servers are under, and the servers by name.
+type Entries = (&'static str, Map<String, Value>);
+
+/// Returns the servers in a file. An error has a line.
+fn entries(text: &str) -> Result<Entries, (usize, String)> {
+    let whole: Value = serde_json::from_str(text).map_err(|error| {
+        // The words end with the line and the column.
+        let words = error.to_string();
+        let words = words.split(" at line ").next().unwrap_or_default();
+        (error.line(), format!("not JSON: {words}"))
+    })?;
+    let found = PLACES.iter().find_map(|place| Some((*place, whole.get(*place)?)));
     match found {
-        Some(Value::Object(servers)) => Ok(servers.clone()),
-        Some(_) => Err("`mcpServers` is not an object".to_owned()),
-        None => Err("there is no `mcpServers` in it".to_owned()),
+        Some((key, Value::Object(servers))) => Ok((key, servers.clone())),
+        Some((key, _)) => Err((line_of_json(text, key), format!("{key}: not an object"))),
+        None => Err((1, "there is no `mcpServers` in it".to_owned())),
     }
 }
 
@@ -146,52 +161,87 @@ fn label_of(name: &str) -> String {
     name.chars().take(64).map(|c| if fits(c) { c } else { '_' }).collect()
 }
 
-/// Converts an entry to a table of our settings; `None` if it is disabled. An error starts with its
-/// location.
-fn table_of(entry: &Value, environment: &Environment) -> Result<Option<Table>, String> {
-    let Some(entry) = entry.as_object() else { return Err(": not an object".to_owned()) };
+/// Reads an entry; `None` if it is disabled or cannot be read.
+fn server(
+    path: &str,
+    entry: &Value,
+    environment: &Environment,
+    mistakes: &mut Vec<String>,
+) -> Option<NamedServer> {
+    let Some(entry) = entry.as_object() else {
+        mistakes.push(format!("{path}: not an object"));
+        return None;
+    };
     let is = |key: &str, value: bool| entry.get(key).and_then(Value::as_bool) == Some(value);
     if is("disabled", true) || is("enabled", false) {
-        return Ok(None);
+        return None;
     }
-    check_kind(entry)?;
+    let n_before = mistakes.len();
+    check_kind(path, entry, mistakes);
+    let has_kind = mistakes.len() == n_before;
+    let table = table_of(path, entry, environment, mistakes);
+    // A server of an unknown kind has neither, and that is reported already.
+    let has_place = table.contains_key("command") || table.contains_key("url");
+    (has_kind || has_place).then(|| named_server(path, table, mistakes))
+}
+
+/// Converts an entry to a table of our settings.
+fn table_of(
+    path: &str,
+    entry: &Map<String, Value>,
+    environment: &Environment,
+    mistakes: &mut Vec<String>,
+) -> Table {
+    let mut text = |path: &str, value: &Value| {
+        let text = filled(value, environment);
+        text.map_err(|why| mistakes.push(format!("{path}: {why}"))).ok()
+    };
+    let written = |key: &str| entry.get(key).filter(|value| !value.is_null());
     let mut table = Table::new();
     for key in ["command", "cwd", "url"] {
-        if let Some(value) = entry.get(key).filter(|value| !value.is_null()) {
-            let text = filled(value, environment).map_err(|why| format!(".{key}: {why}"))?;
-            table.insert(key.to_owned(), text.into());
+        if let Some(value) = written(key) {
+            let text = text(&child(path, key), value);
+            table.extend(text.map(|text| (key.to_owned(), text.into())));
         }
     }
-    if let Some(values) = entry.get("args").filter(|value| !value.is_null()) {
-        let values = values.as_array().ok_or(".args: not a list")?;
-        let values: Result<Vec<toml::Value>, String> =
-            values.iter().map(|value| filled(value, environment).map(Into::into)).collect();
-        let values = values.map_err(|why| format!(".args: {why}"))?;
-        table.insert("args".to_owned(), values.into());
+    match written("args") {
+        Some(Value::Array(values)) if !values.is_empty() => {
+            let path = child(path, "args");
+            let values = values.iter().enumerate();
+            let values: Vec<toml::Value> = values
+                .filter_map(|(n, value)| Some(text(&format!("{path}[{n}]"), value)?.into()))
+                .collect();
+            table.insert("args".to_owned(), values.into());
+        }
+        Some(Value::Array(_)) | None => {}
+        Some(_) => mistakes.push(format!("{path}.args: not a list")),
     }
     for key in ["env", "headers"] {
-        let Some(values) = entry.get(key).filter(|value| !value.is_null()) else { continue };
-        let values = values.as_object().ok_or_else(|| format!(".{key}: not an object"))?;
-        // Some programs write both keys, one of them empty.
-        if values.is_empty() {
-            continue;
-        }
+        let path = child(path, key);
+        let values = match written(key) {
+            // Some programs write both keys, one of them empty.
+            Some(Value::Object(values)) if !values.is_empty() => values,
+            Some(Value::Object(_)) | None => continue,
+            Some(_) => {
+                mistakes.push(format!("{path}: not an object"));
+                continue;
+            }
+        };
         let mut texts = Table::new();
         for (name, value) in values {
-            let text = filled(value, environment).map_err(|why| format!(".{key}.{name}: {why}"))?;
-            texts.insert(name.clone(), text.into());
+            match filled(value, environment) {
+                Ok(text) => drop(texts.insert(name.clone(), text.into())),
+                Err(why) => mistakes.push(format!("{}: {why}", child(&path, name))),
+            }
         }
         table.insert(key.to_owned(), texts.into());
     }
-    if table.get("args").and_then(toml::Value::as_array).is_some_and(Vec::is_empty) {
-        table.remove("args");
-    }
-    Ok(Some(table))
+    table
 }
 
-fn check_kind(entry: &Map<String, Value>) -> Result<(), String> {
-    let word = entry.get("type").or_else(|| entry.get("transport")).and_then(Value::as_str);
-    let Some(word) = word else { return Ok(()) };
+fn check_kind(path: &str, entry: &Map<String, Value>, mistakes: &mut Vec<String>) {
+    let key = if entry.contains_key("type") { "type" } else { "transport" };
+    let Some(word) = entry.get(key).and_then(Value::as_str) else { return };
     let kind = KINDS.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind);
     let wanted = match kind {
         Some(Kind::Program) => "command",
@@ -199,14 +249,17 @@ fn check_kind(entry: &Map<String, Value>) -> Result<(), String> {
         Some(Kind::Sse) => {
             let words = "servers that speak only the old HTTP+SSE are not supported; ask for its \
                          streamable HTTP address";
-            return Err(format!(".type: {words}"));
+            mistakes.push(format!("{path}.{key}: {words}"));
+            return;
         }
-        None => return Err(format!(".type: there is no `{word}`; there are `stdio` and `http`")),
+        None => {
+            let words = "there are `stdio` and `http`";
+            mistakes.push(format!("{path}.{key}: there is no `{word}`; {words}"));
+            return;
+        }
     };
-    if entry.contains_key(wanted) {
-        Ok(())
-    } else {
-        Err(format!(": `{wanted}` is missing, and the type is `{word}`"))
+    if !entry.contains_key(wanted) {
+        mistakes.push(format!("{path}: `{wanted}` is missing, and the type is `{word}`"));
     }
 }
 
@@ -248,9 +301,9 @@ fn variable<'a>(name: &'a str, environment: &'a Environment) -> Result<&'a str, 
     match (environment.get(name), name) {
         (Some(value), _) => Ok(value),
         // Predefined variables that have the same meaning in all programs.
-        (None, "userHome") => environment.get("HOME").ok_or_else(|| not_set("HOME")),
+        (None, "userHome") => environment.get("HOME").ok_or_else(|| unset("HOME")),
         (None, "workspaceFolder") => Ok("."),
-        (None, name) => Err(not_set(name)),
+        (None, name) => Err(unset(name)),
     }
 }
 

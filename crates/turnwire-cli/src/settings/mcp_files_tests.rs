@@ -17,7 +17,7 @@ fn read(
 
 /// Returns the errors without the directory of the file.
 fn mistakes(text: &str) -> Vec<String> {
-    let after = |line: &String| line.split_once("mcp.json: ").unwrap().1.to_owned();
+    let after = |line: &String| line.split_once("mcp.json:").unwrap().1.to_owned();
     read(text, &[]).unwrap_err().details.iter().map(after).collect()
 }
 
@@ -81,24 +81,24 @@ fn every_mistake_is_told_with_its_place() {
     assert_eq!(
         mistakes(text),
         [
-            "asks.env.KEY: `${input:…}` means something to another program only; use a variable, ${NAME}",
-            "both: has `command` and `url`; keep one of them",
-            "empty: `command` or `url` is missing",
-            "kind.type: there is no `carrier-pigeon`; there are `stdio` and `http`",
-            "list: not an object",
-            "old.type: servers that speak only the old HTTP+SSE are not supported; ask for its streamable HTTP address",
-            "open.args: there is a `${` without its `}`",
-            "unset.url: the environment variable `NOBODY` is not set",
-            "url.url: `a/mcp` is not an address; it should look like https://docs.example.com/mcp",
-            "without: `url` is missing, and the type is `http`",
+            "2: mcpServers.asks.env.KEY: `${input:…}` means something to another program only; use a variable, ${NAME}",
+            "3: mcpServers.both: has `command` and `url`; keep one of them",
+            "4: mcpServers.empty: `command` or `url` is missing",
+            "5: mcpServers.kind.type: there is no `carrier-pigeon`; there are `stdio` and `http`",
+            "6: mcpServers.list: not an object",
+            "7: mcpServers.old.type: servers that speak only the old HTTP+SSE are not supported; ask for its streamable HTTP address",
+            "8: mcpServers.open.args[0]: there is a `${` without its `}`",
+            "9: mcpServers.unset.url: the environment variable `NOBODY` is not set",
+            "10: mcpServers.url.url: `a/mcp` is not an address; it should look like https://docs.example.com/mcp",
+            "11: mcpServers.without: `url` is missing, and the type is `http`",
         ]
     );
-    assert_eq!(mistakes("{}"), ["there is no `mcpServers` in it"]);
-    assert_eq!(mistakes(r#"{"mcpServers":[]}"#), ["`mcpServers` is not an object"]);
-    assert!(mistakes("[mcp]")[0].starts_with("not JSON: "));
+    assert_eq!(mistakes("{}"), ["1: there is no `mcpServers` in it"]);
+    assert_eq!(mistakes(r#"{"mcpServers":[]}"#), ["1: mcpServers: not an object"]);
+    assert!(mistakes("[mcp]")[0].starts_with("1: not JSON: "));
     let same = r#"{ "mcpServers": { "a.b": { "command": "x" }, "a b": { "command": "x" } } }"#;
     let words = "another name has the same label; rename one of them";
-    assert_eq!(mistakes(same), [format!("a b: {words}")]);
+    assert_eq!(mistakes(same), [format!("1: mcpServers.\"a b\": {words}")]);
 }
 
 #[test]
@@ -110,9 +110,13 @@ fn two_servers_of_one_name_are_a_mistake() {
     fs::write(&config, "[mcp_servers.a]\ncommand = \"y\"").unwrap();
     let environment = [("", ""); 0].into_iter().collect();
     let problem = McpSettings::read(Some(&config), &[file], &environment).unwrap_err();
-    let words = "mcp.json: a: there is a server of that name already; rename one of them";
+    let words =
+        "mcp.json:1: mcpServers.a: there is a server of that name already; rename one of them";
     assert!(problem.details[0].ends_with(words), "{problem}");
     let missing = [PathBuf::from("/no/such/mcp.json")];
     let problem = McpSettings::read(Some(&config), &missing, &environment).unwrap_err();
-    assert!(problem.details[0].starts_with("/no/such/mcp.json: cannot be read: "), "{problem}");
+    assert!(
+        problem.details[0].starts_with("--mcp-config: /no/such/mcp.json cannot be read: "),
+        "{problem}"
+    );
 }

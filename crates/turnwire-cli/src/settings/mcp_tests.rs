@@ -1,10 +1,4 @@
-use super::{super::testing::check_keys, *};
-
-#[test]
-fn the_keys_that_are_known_are_the_keys_that_are_read() {
-    check_keys::<RawMcp>("mcp");
-    check_keys::<RawOnRequest>("mcp.on_request");
-}
+use super::*;
 
 /// Returns the `[mcp]` section and its errors.
 fn section(text: &str) -> (McpSection, Vec<String>) {
@@ -26,7 +20,7 @@ fn places_are_opened_one_by_one() {
     assert_eq!(read.on_request, [UrlRule::at(first).unwrap(), second]);
     assert_eq!(mistakes, [""; 0]);
     for (text, mistake) in [
-        ("[[on_request]]\n", "say `url`"),
+        ("[[on_request]]\n", "[0].url: missing"),
         ("[[on_request]]\nurl = \"a.example\"", "`a.example`: it must be"),
         ("[[on_request]]\nurl = \"https://u:p@a.example\"", "without user"),
         ("[[on_request]]\nurl = \"https://a.example\"\ntenant = \"x\"", "tenants"),

@@ -107,14 +107,18 @@ mod mcp_files;
 mod model_kind;
 mod models;
 mod oidc;
+mod origins;
 mod quotas;
 mod run;
+mod schema;
 mod secrets;
 mod sections;
 mod serve;
 mod server;
+mod shape;
 mod store;
 mod store_command;
+mod syntax;
 #[cfg(test)]
 mod testing;
 mod tool_server_login;
@@ -129,13 +133,16 @@ pub(crate) use self::upstreams::ModelTimeouts;
 pub(crate) use self::{
     approvals::ApprovalSettings,
     backup::BackupSettings,
+    file::DEFAULT_FILE,
     mcp_files::McpSettings,
     model_kind::Kind,
     models::{DEFAULT_MODEL, Demo, ModelSettings, OtherNames, Provider, ServedModels, ToolCalling},
+    origins::{Setting, Source, settings_in_force},
     run::RunSettings,
+    sections::settings_schema,
     serve::ServeSettings,
     store_command::store_of_command,
     tool_servers::filled,
     upstreams::UpstreamSettings,
-    words::{did_you_mean, is_http_url},
+    words::{did_you_mean, is_http_url, key_name},
 };

@@ -6,16 +6,20 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::{Table, Value};
+use toml::Table;
 use turnwire_contract::{CustomTools, Parameter, Scope, TenantId};
-use turnwire_models::{Price, Secret};
+use turnwire_models::{DEFAULT_CONNECT_TIMEOUT, Price, Secret, upstreams::DEFAULT_MAX_WAIT};
 
 use super::{
-    file::{RawTable, read_table, table_of},
+    file::{read_table, table_of},
     model_kind::{ANTHROPIC_URL, EXAMPLE_URL, Kind, OPENAI_URL},
-    upstreams::{ModelTimeouts, NamedUpstream, UpstreamSettings, named_upstreams},
-    words::{did_you_mean, is_http_url, nanos, not_a_url, one_of, scopes_of, tenants_of},
+    schema::words_of,
+    upstreams::{ModelTimeouts, NamedUpstream, RawUpstream, UpstreamSettings, named_upstreams},
+    words::{
+        child, did_you_mean, is_http_url, missing, nanos, not_a_url, one_of, scopes_of, tenants_of,
+    },
 };
 use crate::{environment::Environment, exit::Problem};
 
@@ -89,6 +93,9 @@ impl Provider {
     }
 }
 
+/// What the API of a model has for tools is used.
+const NATIVE: &str = "native";
+
 /// How a model calls tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum ToolCalling {
@@ -100,15 +107,21 @@ pub(crate) enum ToolCalling {
 }
 
 impl ToolCalling {
-    const NAMES: [(&str, Self); 2] = [("native", Self::Native), ("json_schema", Self::JsonSchema)];
+    const NAMES: [(&str, Self); 2] = [(NATIVE, Self::Native), ("json_schema", Self::JsonSchema)];
 }
 
 /// Support for custom tools.
 const CUSTOM_TOOLS: [(&str, CustomTools); 3] = [
-    ("native", CustomTools::Native),
+    (NATIVE, CustomTools::Native),
     ("functions", CustomTools::AsFunctions),
     ("refused", CustomTools::Refused),
 ];
+
+/// The word for a way to offer custom tools.
+pub(super) fn custom_tools_name(custom_tools: CustomTools) -> &'static str {
+    let found = CUSTOM_TOOLS.iter().find(|(_, known)| *known == custom_tools);
+    found.map_or("", |(name, _)| *name)
+}
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ServedModels {
@@ -191,7 +204,7 @@ impl ServedModels {
         let chosen = chosen.or_else(|| default_of(models, environment).map(|(_, model)| model));
         let passes_names_on = chosen.is_none_or(NamedModel::passes_names_on);
         let others = match (fallback, &default) {
-            (Some(name), _) => fallback_to(name, &named, models)?,
+            (Some(name), _) => fallback_to(name, &named),
             (None, Some((provider, _))) if passes_names_on => {
                 OtherNames::PassedOn(provider.clone().passing_names_on())
             }
@@ -242,100 +255,150 @@ impl ServedModels {
 
 /// Returns the handling of unknown names by the fallback model. Without a `model` of its own it
 /// gets the requested name.
-fn fallback_to(
-    name: &str,
-    named: &BTreeMap<String, ModelSettings>,
-    models: &BTreeMap<String, NamedModel>,
-) -> Result<OtherNames, Problem> {
+fn fallback_to(name: &str, named: &BTreeMap<String, ModelSettings>) -> OtherNames {
     match named.get(name) {
         Some(ModelSettings::Provider(provider)) if provider.passes_names_on() => {
-            Ok(OtherNames::PassedOn(provider.clone()))
+            OtherNames::PassedOn(provider.clone())
         }
-        Some(_) => Ok(OtherNames::AnsweredBy(name.to_owned())),
-        None => {
-            let known: Vec<&str> = models.keys().map(String::as_str).collect();
-            let problem = format!("server.fallback_model: there is no model `{name}`");
-            Err(Problem::usage(problem).hint(did_you_mean(name, &known)))
+        Some(_) => OtherNames::AnsweredBy(name.to_owned()),
+        // `check_fallback` has reported it.
+        None => OtherNames::Refused,
+    }
+}
+
+/// Checks that the fallback model is one of the models.
+pub(super) fn check_fallback(
+    name: Option<&str>,
+    models: &BTreeMap<String, NamedModel>,
+    mistakes: &mut Vec<String>,
+) {
+    let Some(name) = name.filter(|name| !models.contains_key(*name)) else { return };
+    let known: Vec<&str> = models.keys().map(String::as_str).collect();
+    let advice = match known.as_slice() {
+        [] => "there is none in [models]".to_owned(),
+        known => did_you_mean(name, known),
+    };
+    mistakes.push(format!("server.fallback_model: there is no model `{name}`; {advice}"));
+}
+
+/// Reports everything that models need from the environment and that is missing or wrong there.
+pub(super) fn missing_for_all(
+    models: &BTreeMap<String, NamedModel>,
+    environment: &Environment,
+    in_file: &mut Vec<String>,
+    in_environment: &mut Vec<String>,
+) {
+    // One error, however many models it affects.
+    if let Err(problem) = openai_base_url(environment) {
+        in_environment.push(problem.message);
+    }
+    for (name, model) in models {
+        // Even one that is wrong stands for a missing address.
+        let has_usual = model.kind.speaks_openai() && environment.is_set("OPENAI_BASE_URL");
+        for upstream in &model.upstreams {
+            let path = upstream.path(&child("models", name));
+            let told = upstream.missing(model.kind, has_usual, environment);
+            let told = told.into_iter().map(|(key, why, _)| (format!("{path}.{key}"), why));
+            for (path, why) in told {
+                missing(&path, &why, in_file);
+            }
         }
     }
 }
 
-/// Returns the environment variables that the models need and that are missing.
-pub(super) fn missing_for_all(
-    models: &BTreeMap<String, NamedModel>,
-    environment: &Environment,
-) -> Result<Vec<String>, Problem> {
-    // One error, however many models it affects.
-    openai_base_url(environment)?;
-    let providers = models.iter().map(|(name, model)| provider(name, model, environment));
-    Ok(providers.filter_map(|provider| Some(provider.err()?.message)).collect())
-}
-
-/// A model as written in the file.
-#[derive(Debug, Default, Deserialize)]
+/// Any number of models; `model` of a request selects one.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawModel {
+    /// `"chat_completions"`, `"openai_responses"` or `"anthropic_messages"`
+    #[schemars(extend("enum" = words_of(&Kind::NAMES), "x-required" = true))]
     kind: Option<String>,
+    /// The base URL of the server
     base_url: Option<String>,
+    /// The model name sent to the server
     model: Option<String>,
+    /// The variable with the API key
     api_key_env: Option<String>,
+    /// `"json_schema"` for a model that does not support tool calls
+    #[schemars(extend("enum" = words_of(&ToolCalling::NAMES), "default" = NATIVE))]
     tool_calling: Option<String>,
+    /// How custom tools (plain-text input) are offered: `"native"` if the server supports them,
+    /// `"functions"` as functions, or `"refused"`
+    #[schemars(extend("enum" = words_of(&CUSTOM_TOOLS)))]
     custom_tools: Option<String>,
+    /// Whether Chat Completions requests to this model may use all tools and MCP servers of the
+    /// settings without naming them
+    #[schemars(extend("default" = false))]
     brings_tools: Option<bool>,
+    /// The tenants that may use the model; for others it does not exist
     tenants: Option<Vec<String>>,
+    /// Scopes of which a caller needs one, such as `use:research`; for others it does not exist
     scopes: Option<Vec<String>>,
+    /// Prices per million tokens, in any currency that is the same for all models: `{ input = 0.15,
+    /// cached_input = 0.075, output = 0.60 }`. Costs are then counted: `usage.turnwire.cost`, and
+    /// `cost_nanos` in the journal
     price: Option<RawPrice>,
+    /// Parameters that the server rejects, such as `"text.verbosity"`; they are omitted and
+    /// reported to clients
+    #[schemars(extend("items" = { "enum": parameter_names(), "type": "string" }))]
     unsupported_parameters: Vec<String>,
-    upstreams: Vec<Table>,
+    /// Tables: the places where the model is, if there are several
+    upstreams: Vec<RawUpstream>,
+    /// How long connecting to an upstream may take
+    #[schemars(extend("default" = DEFAULT_CONNECT_TIMEOUT.as_secs()))]
     connect_timeout_sec: Option<NonZeroU64>,
+    /// How long the first content of an answer may take; then another upstream is asked. Less than
+    /// `model_silence_sec` of `[limits]`
     first_content_timeout_sec: Option<NonZeroU64>,
+    /// How long a request waits while all upstreams are at their `max_concurrency`; then its run
+    /// fails with `model_overloaded`
+    #[schemars(extend("default" = usual_wait()))]
     max_wait_ms: Option<u64>,
 }
 
-impl RawTable for RawModel {
-    const KEYS: &'static [&'static str] = &[
-        "kind",
-        "base_url",
-        "model",
-        "api_key_env",
-        "tool_calling",
-        "custom_tools",
-        "brings_tools",
-        "tenants",
-        "scopes",
-        "price",
-        "unsupported_parameters",
-        "upstreams",
-        "connect_timeout_sec",
-        "first_content_timeout_sec",
-        "max_wait_ms",
-    ];
+/// Prices per million tokens.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct RawPrice {
+    /// Price of a million input tokens
+    #[schemars(extend("minimum" = 0, "x-required" = true))]
+    input: Option<f64>,
+    /// Price of a million input tokens that the server had in its cache; as `input` by default
+    #[schemars(extend("minimum" = 0))]
+    cached_input: Option<f64>,
+    /// Price of a million output tokens
+    #[schemars(extend("minimum" = 0, "x-required" = true))]
+    output: Option<f64>,
 }
 
-/// Prices per million tokens.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPrice {
-    input: f64,
-    cached_input: Option<f64>,
-    output: f64,
+/// Names of the parameters that can be omitted.
+fn parameter_names() -> Vec<&'static str> {
+    Parameter::ALL.iter().map(|parameter| parameter.name()).collect()
+}
+
+fn usual_wait() -> Option<u64> {
+    DEFAULT_MAX_WAIT.as_millis().try_into().ok()
 }
 
 impl RawPrice {
     fn read(self, path: &str, mistakes: &mut Vec<String>) -> Option<Price> {
-        let cached_input = self.cached_input.unwrap_or(self.input);
+        let path = format!("{path}.price");
         let [input, cached_input, output] =
-            [("input", self.input), ("cached_input", cached_input), ("output", self.output)].map(
-                |(name, per_million)| {
-                    let path = format!("{path}.price.{name}");
+            [("input", self.input), ("cached_input", self.cached_input), ("output", self.output)]
+                .map(|(name, price)| {
                     // A free kind of token is fine.
-                    if per_million == 0.0 {
+                    if price == Some(0.0) {
                         return Some(0);
                     }
-                    nanos(&path, per_million, mistakes)
-                },
-            );
-        Some(Price { input: input?, cached_input: cached_input?, output: output? })
+                    nanos(&format!("{path}.{name}"), price?, mistakes)
+                });
+        for (name, price) in [("input", self.input), ("output", self.output)] {
+            if price.is_none() {
+                let why = "missing; give the price of a million tokens";
+                missing(&format!("{path}.{name}"), why, mistakes);
+            }
+        }
+        Some(Price { input: input?, cached_input: cached_input.or(input)?, output: output? })
     }
 }
 
@@ -364,7 +427,7 @@ pub(super) fn complete_timeouts(
 ) {
     for (name, model) in models {
         let n_upstreams = model.upstreams.len();
-        model.timeouts.complete(&format!("models.{name}"), n_upstreams, silence, mistakes);
+        model.timeouts.complete(&child("models", name), n_upstreams, silence, mistakes);
     }
 }
 
@@ -380,24 +443,20 @@ pub(super) fn named_models(
 ) -> BTreeMap<String, NamedModel> {
     let mut named = BTreeMap::new();
     for (name, value) in models {
-        let path = format!("models.{name}");
-        match value {
-            Value::Table(_) if name == SCRIPTED => mistakes
-                .push(format!("{path}: this name is taken by the demo; give it another name")),
-            value => {
-                let table = table_of(&path, Some(value), mistakes);
-                if let Some(model) = table.and_then(|table| named_model(&path, table, mistakes)) {
-                    named.insert(name, model);
-                }
-            }
+        let path = child("models", &name);
+        if name == SCRIPTED {
+            let why = "this name is taken by the demo; give it another name";
+            mistakes.push(format!("{path}: {why}"));
+        }
+        if let Some(table) = table_of(&path, Some(value), mistakes) {
+            named.insert(name, named_model(&path, table, mistakes));
         }
     }
     named
 }
 
-fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<NamedModel> {
-    let has_kind = table.contains_key("kind");
-    let raw: RawModel = read_table(&format!("{path}."), table, mistakes);
+fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> NamedModel {
+    let raw: RawModel = read_table(path, table, mistakes);
     let RawModel { kind, base_url, model, api_key_env, upstreams, .. } = raw;
     let timeouts = ModelTimeouts {
         connect: raw.connect_timeout_sec.map(seconds),
@@ -420,30 +479,18 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
     let scopes = raw.scopes.map(|names| scopes_of(path, names, mistakes));
     let price = raw.price.and_then(|price| price.read(path, mistakes));
     let unsupported = parameters_of(path, &raw.unsupported_parameters, mistakes);
-    let kinds: Vec<&str> = Kind::NAMES.iter().map(|(name, _)| *name).collect();
-    let known = kind.as_deref().and_then(|kind| Kind::NAMES.iter().find(|(name, _)| *name == kind));
-    match (&kind, known) {
-        (_, Some(_)) => {}
-        (Some(kind), None) => mistakes.push(format!(
-            "{path}.kind: there is no kind `{kind}`; {}",
-            did_you_mean(kind, &kinds)
-        )),
-        // An invalid kind is already reported.
-        (None, None) if has_kind => {}
-        (None, None) => mistakes.push(format!("{path}.kind: missing; {}", one_of(&kinds))),
-    }
+    let kind = kind_of(path, kind.as_deref(), mistakes);
     if let Some(base_url) = base_url.as_deref().filter(|base_url| !is_http_url(base_url)) {
         mistakes.push(format!("{path}.base_url: {}", not_a_url(base_url, EXAMPLE_URL)));
     }
     let only = NamedUpstream::only(base_url, model, api_key_env);
     let upstreams = named_upstreams(path, only, upstreams, mistakes);
-    let kind = known?.1;
     let custom_tools = custom_tools.unwrap_or_else(|| kind.usual_custom_tools());
     if custom_tools == CustomTools::Native && kind == Kind::AnthropicMessages {
         let why = "this kind knows only functions; it is one of `functions`, `refused`";
         mistakes.push(format!("{path}.custom_tools: {why}"));
     }
-    Some(NamedModel {
+    NamedModel {
         kind,
         upstreams,
         timeouts,
@@ -454,7 +501,27 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
         scopes,
         price,
         unsupported,
-    })
+    }
+}
+
+/// Reads the kind. For a missing or unknown one another is returned, so that the rest can be
+/// checked: one that needs no `base_url`.
+fn kind_of(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> Kind {
+    let path = format!("{path}.kind");
+    let kinds = Kind::NAMES.map(|(name, _)| name);
+    let Some(word) = word else {
+        missing(&path, &format!("missing; {}", one_of(&kinds)), mistakes);
+        return Kind::OpenAiResponses;
+    };
+    let known = Kind::NAMES.iter().find(|(name, _)| *name == word);
+    known.map_or_else(
+        || {
+            let advice = did_you_mean(word, &kinds);
+            mistakes.push(format!("{path}: there is no kind `{word}`; {advice}"));
+            Kind::OpenAiResponses
+        },
+        |(_, kind)| *kind,
+    )
 }
 
 fn seconds(seconds: NonZeroU64) -> Duration {
@@ -480,16 +547,14 @@ fn word_of<T: Copy>(
 
 fn parameters_of(path: &str, words: &[String], mistakes: &mut Vec<String>) -> Vec<Parameter> {
     let mut parameters = Vec::new();
-    for word in words {
+    for (n, word) in words.iter().enumerate() {
         let known = Parameter::ALL.iter().find(|parameter| parameter.name() == word);
         if let Some(parameter) = known {
             parameters.push(*parameter);
         } else {
-            let names: Vec<&str> =
-                Parameter::ALL.iter().map(|parameter| parameter.name()).collect();
-            let advice = did_you_mean(word, &names);
+            let advice = did_you_mean(word, &parameter_names());
             mistakes.push(format!(
-                "{path}.unsupported_parameters: there is no parameter `{word}`; {advice}"
+                "{path}.unsupported_parameters[{n}]: there is no parameter `{word}`; {advice}"
             ));
         }
     }
@@ -556,7 +621,7 @@ fn provider(
         let is_default = name == DEFAULT_MODEL && upstream.is_only();
         let usual = from_environment(named.kind, environment)?;
         upstream.with_environment(
-            &format!("models.{name}"),
+            &child("models", name),
             named.kind,
             is_default,
             usual.as_ref(),

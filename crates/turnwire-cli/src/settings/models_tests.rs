@@ -221,8 +221,3 @@ fn no_model_at_all_names_three_ways() {
         assert!(problem.hints.iter().any(|hint| hint.contains(way)), "{way}");
     }
 }
-
-#[test]
-fn the_keys_of_a_model_are_known() {
-    crate::settings::testing::check_keys::<RawModel>("models.NAME");
-}

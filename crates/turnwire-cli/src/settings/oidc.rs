@@ -2,68 +2,73 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Table;
 use turnwire_contract::{ApiKey, Scope, TenantId};
 use turnwire_oidc::{ClaimRules, OidcOptions};
 
 use super::{
-    file::{RawTable, read_table},
-    words::{is_http_url, not_a_url},
+    file::read_table,
+    words::{child, is_http_url, missing, not_a_url},
 };
 
 const EXAMPLE_ISSUER: &str = "https://login.example.com";
 const NO_AUDIENCE: &str = "missing; it is the name of this server at the provider, and keeps out \
                            tokens that were made for other servers";
 
-/// The section as written in the file.
-#[derive(Debug, Default, Deserialize)]
+/// An identity provider whose tokens are accepted in place of API keys (tenants.md).
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawOidc {
+    /// The provider, exactly as it names itself in its tokens
+    #[schemars(extend("x-required" = true))]
     issuer: Option<String>,
+    /// The name of this server at the provider, or a list of names
+    #[schemars(extend("x-required" = true))]
     audience: Option<OneOrMore>,
+    /// The tenant of all tokens
+    #[schemars(extend("default" = TenantId::default().as_str()))]
     tenant: Option<String>,
+    /// The claim with the tenant, in place of `tenant`
     tenant_claim: Option<String>,
+    /// The claim with the scopes: a text with spaces, or a list. A path may have dots:
+    /// `realm_access.roles`
+    #[schemars(extend("default" = ClaimRules::default().scope_claim))]
     scope_claim: Option<String>,
+    /// A table: what each value of that claim allows. Without it, a value allows the scope of its
+    /// name
     scopes: BTreeMap<String, Vec<String>>,
 }
 
 /// One text, or a list of them.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a text or a list of texts")]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
 enum OneOrMore {
     One(String),
     More(Vec<String>),
 }
 
-impl RawTable for RawOidc {
-    const KEYS: &'static [&'static str] =
-        &["issuer", "audience", "tenant", "tenant_claim", "scope_claim", "scopes"];
-}
-
 pub(super) fn oidc(table: Table, mistakes: &mut Vec<String>) -> Option<OidcOptions> {
-    let (had_issuer, had_audience) = (table.contains_key("issuer"), table.contains_key("audience"));
-    let raw: RawOidc = read_table("oidc.", table, mistakes);
+    let raw: RawOidc = read_table("oidc", table, mistakes);
+    if raw.issuer.is_none() {
+        let why = format!("missing; it should look like {EXAMPLE_ISSUER}");
+        missing("oidc.issuer", &why, mistakes);
+    }
+    if raw.audience.is_none() {
+        missing("oidc.audience", NO_AUDIENCE, mistakes);
+    }
     let mut tell = |key: &str, why: String| mistakes.push(format!("oidc.{key}: {why}"));
-    match raw.issuer.as_deref() {
-        Some(issuer) if !is_http_url(issuer) => tell("issuer", not_a_url(issuer, EXAMPLE_ISSUER)),
-        None if !had_issuer => {
-            tell("issuer", format!("missing; it should look like {EXAMPLE_ISSUER}"));
-        }
-        // An invalid value is already reported.
-        Some(_) | None => {}
+    if let Some(issuer) = raw.issuer.as_deref().filter(|issuer| !is_http_url(issuer)) {
+        tell("issuer", not_a_url(issuer, EXAMPLE_ISSUER));
     }
     let audiences = raw.audience.map(|audience| match audience {
         OneOrMore::One(audience) => vec![audience],
         OneOrMore::More(audiences) => audiences,
     });
-    match audiences.as_deref() {
-        Some([]) => tell("audience", NO_AUDIENCE.to_owned()),
-        Some(named) if named.iter().any(String::is_empty) => {
-            tell("audience", NO_AUDIENCE.to_owned());
-        }
-        None if !had_audience => tell("audience", NO_AUDIENCE.to_owned()),
-        Some(_) | None => {}
+    let is_empty = |named: &Vec<String>| named.is_empty() || named.iter().any(String::is_empty);
+    if audiences.as_ref().is_some_and(is_empty) {
+        tell("audience", NO_AUDIENCE.to_owned());
     }
     if raw.tenant.is_some() && raw.tenant_claim.is_some() {
         tell("tenant", "a claim names the tenant already; leave out one of the two".to_owned());
@@ -76,7 +81,7 @@ pub(super) fn oidc(table: Table, mistakes: &mut Vec<String>) -> Option<OidcOptio
         let parsed: Result<_, _> = named.iter().map(|name| name.parse::<Scope>()).collect();
         match parsed {
             Ok(parsed) => drop(scopes.insert(value, parsed)),
-            Err(why) => tell(&format!("scopes.{value}"), why.to_string()),
+            Err(why) => tell(&child("scopes", &value), why.to_string()),
         }
     }
     let usual = ClaimRules::default();

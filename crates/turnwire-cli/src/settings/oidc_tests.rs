@@ -1,14 +1,9 @@
 //! Valid and invalid settings of the identity provider.
 
 use super::*;
-use crate::settings::testing::{check_keys, check_mistakes, demo_settings};
+use crate::settings::testing::{check_mistakes, demo_settings};
 
 const LINES: &str = "[oidc]\nissuer = \"https://login.example.com\"\naudience = \"turnwire\"\n";
-
-#[test]
-fn the_keys_of_the_section_are_known() {
-    check_keys::<RawOidc>("oidc");
-}
 
 #[test]
 fn a_provider_is_named() {

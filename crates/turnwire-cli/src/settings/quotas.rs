@@ -1,74 +1,74 @@
 //! `[quotas]`: what tenants and holders of keys may use.
 
-use std::num::NonZeroU64;
+use std::{collections::BTreeMap, num::NonZeroU64};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::{Table, Value};
+use toml::Table;
 use turnwire_contract::{ApiKey, TenantId};
 use turnwire_engine::{Quota, QuotaOptions};
 
 use super::{
-    file::{RawTable, read_table, table_of},
-    words::nanos,
+    file::read_table,
+    words::{child, nanos},
 };
 
-/// The section as written in the file.
-#[derive(Debug, Default, Deserialize)]
+/// What tenants and keys may use, on all servers of the store together. limits.md says how exact
+/// they are and what happens when they are used up. None by default.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawQuotas {
+    /// Share of `cost_per_month` from which responses have the header `turnwire-quota-warning`;
+    /// logged once per month and server
+    #[schemars(extend("minimum" = 0.01, "maximum" = 1, "default" = usual_share()))]
     warn_at: Option<f64>,
-    per_tenant: Option<Value>,
-    per_key: Option<Value>,
-    tenants: Option<Value>,
+    /// Quotas of each tenant
+    per_tenant: RawQuota,
+    /// Quotas of each key, or of each subject of an identity provider. Without keys they do not
+    /// apply
+    per_key: RawQuota,
+    /// `[quotas.tenants.NAME]`: quotas of one tenant; what it does not name is as in `per_tenant`
+    tenants: BTreeMap<String, RawQuota>,
 }
 
-impl RawTable for RawQuotas {
-    const KEYS: &'static [&'static str] = &["warn_at", "per_tenant", "per_key", "tenants"];
-}
-
-/// The quotas of a tenant or key as written in the file.
-#[derive(Debug, Default, Deserialize)]
+/// The same in `[quotas.per_key]` and `[quotas.tenants.NAME]`. A quota is at least 1.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawQuota {
+    /// Runs that are started
     requests_per_minute: Option<NonZeroU64>,
+    /// Tokens of the models, input and output
     tokens_per_minute: Option<NonZeroU64>,
+    /// The same in a day
     tokens_per_day: Option<NonZeroU64>,
+    /// Tool calls
     tool_calls_per_day: Option<NonZeroU64>,
+    /// Budget in the currency of the prices of the models
+    #[schemars(extend("exclusiveMinimum" = 0))]
     cost_per_month: Option<f64>,
+    /// Runs that have not ended
     runs_at_once: Option<NonZeroU64>,
+    /// Bytes of uploaded files; only for tenants
     stored_bytes: Option<NonZeroU64>,
 }
 
-impl RawTable for RawQuota {
-    const KEYS: &'static [&'static str] = &[
-        "requests_per_minute",
-        "tokens_per_minute",
-        "tokens_per_day",
-        "tool_calls_per_day",
-        "cost_per_month",
-        "runs_at_once",
-        "stored_bytes",
-    ];
-}
-
 pub(super) fn quotas(table: Table, mistakes: &mut Vec<String>) -> QuotaOptions {
-    let raw: RawQuotas = read_table("quotas.", table, mistakes);
+    let raw: RawQuotas = read_table("quotas", table, mistakes);
     let usual = QuotaOptions::default();
     let warn_at_percent = raw.warn_at.map(|share| percent(share, mistakes));
-    let per_tenant = quota("quotas.per_tenant", raw.per_tenant, mistakes);
-    let per_key = quota("quotas.per_key", raw.per_key, mistakes);
+    let per_tenant = quota("quotas.per_tenant", &raw.per_tenant, mistakes);
+    let per_key = quota("quotas.per_key", &raw.per_key, mistakes);
     if per_key.stored_bytes.is_some() {
         let why = "files belong to their tenant, not to a key; set it for tenants";
         mistakes.push(format!("quotas.per_key.stored_bytes: {why}"));
     }
-    let tenants = table_of("quotas.tenants", raw.tenants, mistakes).unwrap_or_default();
     let mut of_tenants = usual.tenants;
-    for (name, value) in tenants {
-        let path = format!("quotas.tenants.{name}");
+    for (name, quotas) in raw.tenants {
+        let path = child("quotas.tenants", &name);
         if let Err(why) = ApiKey::check_name(&name) {
             mistakes.push(format!("{path}: the name {why}"));
         }
-        of_tenants.insert(TenantId::new(name), quota(&path, Some(value), mistakes));
+        of_tenants.insert(TenantId::new(name), quota(&path, &quotas, mistakes));
     }
     QuotaOptions {
         per_tenant,
@@ -79,9 +79,12 @@ pub(super) fn quotas(table: Table, mistakes: &mut Vec<String>) -> QuotaOptions {
     }
 }
 
-fn quota(path: &str, value: Option<Value>, mistakes: &mut Vec<String>) -> Quota {
-    let table = table_of(path, value, mistakes).unwrap_or_default();
-    let raw: RawQuota = read_table(&format!("{path}."), table, mistakes);
+/// The default of `warn_at`.
+fn usual_share() -> f64 {
+    f64::from(QuotaOptions::default().warn_at_percent) / 100.0
+}
+
+fn quota(path: &str, raw: &RawQuota, mistakes: &mut Vec<String>) -> Quota {
     let cost = raw.cost_per_month;
     let cost = cost.map(|cost| nanos(&format!("{path}.cost_per_month"), cost, mistakes));
     Quota {

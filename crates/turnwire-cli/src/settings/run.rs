@@ -49,7 +49,7 @@ impl RunSettings {
         is_watched: bool,
     ) -> Result<Self, Problem> {
         let mut mistakes = Vec::new();
-        let sections = Sections::read(file, &mut mistakes)?;
+        let sections = Sections::read(file, &mut mistakes);
         let tool_servers = servers(&sections, &arguments.mcp_config, environment, &mut mistakes);
         let functions = functions(&sections.functions, environment, &mut mistakes);
         let web_search = sections.web_search.as_ref();

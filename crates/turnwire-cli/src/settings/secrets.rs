@@ -5,26 +5,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Table;
 use turnwire_stores::SecretKeys;
 
 use super::{
-    file::{RawTable, SettingsFile, read_table},
-    words::not_set,
+    file::{SettingsFile, read_table},
+    words::{is_told, not_set},
 };
 use crate::environment::Environment;
 
-/// The section as written in the file. It names where the keys are, and never contains one.
-#[derive(Debug, Default, Deserialize)]
+/// The keys that encrypt the `headers` and `authorization` that a request brings for its own MCP
+/// server, until the run ends; see mcp.md. Without this section such requests are rejected. All
+/// servers of a store need the same keys.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawSecrets {
+    /// The variable with the keys
     key_env: Option<String>,
+    /// The file with the keys, relative to the settings file; in place of `key_env`
     key_file: Option<PathBuf>,
-}
-
-impl RawTable for RawSecrets {
-    const KEYS: &'static [&'static str] = &["key_env", "key_file"];
 }
 
 /// Where the keys are.
@@ -40,8 +41,7 @@ impl SecretsSection {
         file: &SettingsFile,
         mistakes: &mut Vec<String>,
     ) -> Option<Self> {
-        let n_before = mistakes.len();
-        let raw: RawSecrets = read_table("secrets.", table, mistakes);
+        let raw: RawSecrets = read_table("secrets", table, mistakes);
         match (raw.key_env, raw.key_file) {
             (Some(variable), None) => Some(Self::Variable(variable)),
             // Relative to the file that names it.
@@ -54,7 +54,7 @@ impl SecretsSection {
                 None
             }
             (None, None) => {
-                if mistakes.len() == n_before {
+                if !is_told("secrets", mistakes) {
                     mistakes.push(
                         "secrets.key_env: missing; name a variable with a key, or a file with \
                          key_file"

@@ -2,16 +2,10 @@
 
 use std::fs;
 
-use super::*;
-use crate::settings::testing::{check_keys, check_mistakes, demo_settings};
+use crate::settings::testing::{check_mistakes, demo_settings};
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OTHER: &str = "Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
-
-#[test]
-fn the_keys_of_the_section_are_known() {
-    check_keys::<RawSecrets>("secrets");
-}
 
 #[test]
 fn keys_come_from_a_variable_or_a_file() {

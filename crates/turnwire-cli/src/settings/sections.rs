@@ -2,36 +2,40 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::{Table, Value};
+use toml::Table;
 use turnwire_engine::QuotaOptions;
 use turnwire_oidc::OidcOptions;
 use turnwire_stores::StoreOptions;
 use turnwire_tools::EgressOptions;
 
 use super::{
-    approvals::{ApprovalSettings, approvals},
-    audit::AuditSection,
-    egress::egress,
-    embeddings::EmbeddingsSection,
-    file::{RawTable, SettingsFile, all_of, read_table, table_of},
-    functions::{NamedFunction, named_functions},
-    limits::{LimitsSection, limits},
-    mcp::{McpSection, mcp},
-    models::{NamedModel, complete_timeouts, named_models},
-    oidc::oidc,
-    quotas::quotas,
-    secrets::SecretsSection,
-    server::ServerSection,
-    store::StoreSection,
-    tool_servers::{NamedServer, named_servers},
-    web_search::WebSearchSection,
-    webhooks::{NamedWebhook, named_webhooks},
+    approvals::{ApprovalSettings, RawApprovals, approvals},
+    audit::{AuditSection, RawAudit},
+    egress::{RawEgress, egress},
+    embeddings::{EmbeddingsSection, RawEmbeddings},
+    file::{SettingsFile, all_of, read_table},
+    functions::{NamedFunction, RawFunction, named_functions},
+    limits::{LimitsSection, RawLimits, limits},
+    mcp::{McpSection, RawMcp, mcp},
+    models::{NamedModel, RawModel, check_fallback, complete_timeouts, named_models},
+    oidc::{RawOidc, oidc},
+    quotas::{RawQuotas, quotas},
+    schema::schema_of,
+    secrets::{RawSecrets, SecretsSection},
+    server::{RawServer, ServerSection},
+    store::{RawFanout, RawStore, StoreSection},
+    tool_servers::{NamedServer, RawToolServer, named_servers},
+    web_search::{RawWebSearch, WebSearchSection},
+    webhooks::{NamedWebhook, RawWebhook, named_webhooks},
 };
 use crate::{environment::Environment, exit::Problem};
 
 #[derive(Default)]
 pub(super) struct Sections {
+    /// The file is not TOML, and nothing is known of what it says.
+    pub(super) is_unreadable: bool,
     pub(super) models: BTreeMap<String, NamedModel>,
     pub(super) server: ServerSection,
     /// Whose tokens are accepted in place of keys.
@@ -54,68 +58,38 @@ pub(super) struct Sections {
 }
 
 impl Sections {
-    pub(super) fn read(
-        file: Option<&SettingsFile>,
-        mistakes: &mut Vec<String>,
-    ) -> Result<Self, Problem> {
-        let Some(file) = file else { return Ok(Self::default()) };
-        let RawSettings {
-            models,
-            server,
-            oidc: provider,
-            secrets,
-            mcp_servers,
-            mcp: of_others,
-            functions,
-            web_search: search,
-            egress: way_out,
-            webhooks,
-            embeddings,
-            limits: most,
-            approvals: asking,
-            store,
-            fanout,
-            audit,
-            quotas: most_used,
-        } = read_table("", file.table()?, mistakes);
-        let mut section = |name: &str, value| table_of(name, value, mistakes);
-        let models = section("models", models);
-        let server = section("server", server);
-        let provider = section("oidc", provider);
-        let secrets = section("secrets", secrets);
-        let servers = section("mcp_servers", mcp_servers);
-        let of_others = section("mcp", of_others);
-        let functions = section("functions", functions);
-        let search = section("web_search", search);
-        let way_out = section("egress", way_out);
-        let embeddings = section("embeddings", embeddings);
-        let most = section("limits", most);
-        let asking = section("approvals", asking);
-        let (store, fanout) = (section("store", store), section("fanout", fanout));
-        let audit = section("audit", audit);
-        let most_used = section("quotas", most_used);
+    /// Reads the sections, and reports what is wrong. Returns nothing but defaults if the file is
+    /// not TOML.
+    pub(super) fn read(file: Option<&SettingsFile>, mistakes: &mut Vec<String>) -> Self {
+        let Some(file) = file else { return Self::default() };
+        let Some(table) = file.table(mistakes) else {
+            return Self { is_unreadable: true, ..Self::default() };
+        };
+        // Checks the shape of the whole file. What is left of it is checked by section.
+        let raw: RawSettings = read_table("", table, mistakes);
         let mut sections = Self {
-            models: named_models(models.unwrap_or_default(), mistakes),
-            server: ServerSection::read(server.unwrap_or_default(), mistakes),
-            oidc: provider.and_then(|table| oidc(table, mistakes)),
-            secrets: secrets.and_then(|table| SecretsSection::read(table, file, mistakes)),
-            tool_servers: named_servers(servers.unwrap_or_default(), mistakes),
-            mcp: mcp(of_others.unwrap_or_default(), file, mistakes),
-            functions: named_functions(functions.unwrap_or_default(), file, mistakes),
-            web_search: search.and_then(|table| WebSearchSection::read(table, mistakes)),
-            egress: egress(way_out.unwrap_or_default(), mistakes),
-            embeddings: embeddings.and_then(|table| EmbeddingsSection::read(table, mistakes)),
-            limits: limits(most.unwrap_or_default(), mistakes),
-            approvals: approvals(asking.unwrap_or_default(), mistakes),
-            store: StoreSection::read(store, fanout, mistakes),
-            audit: AuditSection::read(audit.unwrap_or_default(), mistakes),
-            quotas: quotas(most_used.unwrap_or_default(), mistakes),
+            is_unreadable: false,
+            models: named_models(raw.models, mistakes),
+            server: ServerSection::read(raw.server, mistakes),
+            oidc: raw.oidc.and_then(|table| oidc(table, mistakes)),
+            secrets: raw.secrets.and_then(|table| SecretsSection::read(table, file, mistakes)),
+            tool_servers: named_servers(raw.mcp_servers, mistakes),
+            mcp: mcp(raw.mcp, file, mistakes),
+            functions: named_functions(raw.functions, file, mistakes),
+            web_search: raw.web_search.map(|table| WebSearchSection::read(table, mistakes)),
+            egress: egress(raw.egress, mistakes),
+            embeddings: raw.embeddings.map(|table| EmbeddingsSection::read(table, mistakes)),
+            limits: limits(raw.limits, mistakes),
+            approvals: approvals(raw.approvals, mistakes),
+            store: StoreSection::read(raw.store, raw.fanout, mistakes),
+            audit: AuditSection::read(raw.audit, mistakes),
+            quotas: quotas(raw.quotas, mistakes),
             webhooks: Vec::new(),
         };
-        sections.webhooks =
-            named_webhooks(webhooks.unwrap_or_default(), &sections.egress, mistakes);
+        sections.webhooks = named_webhooks(raw.webhooks, &sections.egress, mistakes);
         complete_timeouts(&mut sections.models, sections.limits.runs.model_silence, mistakes);
-        Ok(sections)
+        check_fallback(sections.server.fallback_model.as_deref(), &sections.models, mistakes);
+        sections
     }
 }
 
@@ -127,7 +101,7 @@ pub(super) fn store_alone(
 ) -> Result<Option<StoreOptions>, Problem> {
     let file = SettingsFile::find(file)?;
     let (mut in_file, mut in_environment) = (Vec::new(), Vec::new());
-    let sections = Sections::read(file.as_ref(), &mut in_file)?;
+    let sections = Sections::read(file.as_ref(), &mut in_file);
     let store = sections.store.options(false, environment, &mut in_file, &mut in_environment);
     if in_file.is_empty() && in_environment.is_empty() {
         return Ok(store);
@@ -135,47 +109,49 @@ pub(super) fn store_alone(
     Err(all_of(in_file, in_environment, file.as_ref()))
 }
 
-/// The file as written.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct RawSettings {
-    models: Option<Value>,
-    server: Option<Value>,
-    oidc: Option<Value>,
-    secrets: Option<Value>,
-    mcp_servers: Option<Value>,
-    mcp: Option<Value>,
-    functions: Option<Value>,
-    web_search: Option<Value>,
-    egress: Option<Value>,
-    webhooks: Option<Vec<Table>>,
-    embeddings: Option<Value>,
-    limits: Option<Value>,
-    approvals: Option<Value>,
-    store: Option<Value>,
-    fanout: Option<Value>,
-    audit: Option<Value>,
-    quotas: Option<Value>,
+/// The schema of the whole file.
+pub(crate) fn settings_schema() -> serde_json::Value {
+    let mut schema = schema_of::<RawSettings>();
+    schema.insert("title".to_owned(), "turnwire.toml".into());
+    schema.into()
 }
 
-impl RawTable for RawSettings {
-    const KEYS: &'static [&'static str] = &[
-        "models",
-        "server",
-        "oidc",
-        "secrets",
-        "mcp_servers",
-        "mcp",
-        "functions",
-        "web_search",
-        "egress",
-        "webhooks",
-        "embeddings",
-        "limits",
-        "approvals",
-        "store",
-        "fanout",
-        "audit",
-        "quotas",
-    ];
+/// The settings of Turnwire.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawSettings {
+    #[schemars(with = "RawServer")]
+    server: Table,
+    #[schemars(with = "Option<RawOidc>")]
+    oidc: Option<Table>,
+    #[schemars(with = "Option<RawSecrets>")]
+    secrets: Option<Table>,
+    #[schemars(with = "BTreeMap<String, RawModel>")]
+    models: Table,
+    #[schemars(with = "BTreeMap<String, RawToolServer>")]
+    mcp_servers: Table,
+    #[schemars(with = "RawMcp")]
+    mcp: Table,
+    #[schemars(with = "BTreeMap<String, RawFunction>")]
+    functions: Table,
+    #[schemars(with = "RawApprovals")]
+    approvals: Table,
+    #[schemars(with = "Option<RawWebSearch>")]
+    web_search: Option<Table>,
+    #[schemars(with = "RawEgress")]
+    egress: Table,
+    #[schemars(with = "Vec<RawWebhook>")]
+    webhooks: Vec<Table>,
+    #[schemars(with = "Option<RawEmbeddings>")]
+    embeddings: Option<Table>,
+    #[schemars(with = "RawStore")]
+    store: Table,
+    #[schemars(with = "RawFanout")]
+    fanout: Table,
+    #[schemars(with = "RawAudit")]
+    audit: Table,
+    #[schemars(with = "RawQuotas")]
+    quotas: Table,
+    #[schemars(with = "RawLimits")]
+    limits: Table,
 }

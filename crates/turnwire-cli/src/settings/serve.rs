@@ -24,6 +24,7 @@ use super::{
     sections::Sections,
     server::listen_of,
     webhooks::{WebhookSettings, with_secrets},
+    words::is_told,
 };
 use crate::{
     addresses::DEFAULT_LISTEN, args::ServeArguments, environment::Environment, exit::Problem,
@@ -90,7 +91,7 @@ impl ServeSettings {
         file: Option<&SettingsFile>,
     ) -> Result<Self, Problem> {
         let (mut in_file, mut in_environment) = (Vec::new(), Vec::new());
-        let sections = Sections::read(file, &mut in_file)?;
+        let sections = Sections::read(file, &mut in_file);
         // A server is watched by people, through its clients.
         let demo = demo(WATCHED_DEMO, environment, &mut in_environment);
         let listen = listen_of(environment, &mut in_environment);
@@ -118,19 +119,21 @@ impl ServeSettings {
             webhooks: webhooks.routes.clone(),
             ..store
         });
-        if !is_demo {
-            in_file.extend(missing_for_all(&sections.models, environment)?);
-        }
+        let models = if is_demo {
+            Ok(ServedModels::scripted(demo))
+        } else {
+            missing_for_all(&sections.models, environment, &mut in_file, &mut in_environment);
+            let fallback = sections.server.fallback_model.as_deref();
+            ServedModels::of(&sections.models, environment, choice, fallback)
+        };
         if !(in_file.is_empty() && in_environment.is_empty()) {
+            // With the other mistakes, so that it is not found only after they are mended.
+            let has_models = !sections.is_unreadable && !is_told("models", &in_file);
+            let choice = models.err().filter(|problem| has_models && is_about_choice(problem));
+            in_environment.extend(choice.map(|problem| problem.message));
             return Err(all_of(in_file, in_environment, file));
         }
-        let models = if is_demo {
-            ServedModels::scripted(demo)
-        } else {
-            let fallback = sections.server.fallback_model.as_deref();
-            let served = ServedModels::of(&sections.models, environment, choice, fallback);
-            served.map_err(|problem| located(problem, file))?
-        };
+        let models = models.map_err(|problem| located(problem, file))?;
         let warnings = warnings(&sections, file);
         let access = access_rules(&sections, &models);
         let server = sections.server;
@@ -179,6 +182,11 @@ fn traces(environment: &Environment, mistakes: &mut Vec<String>) -> Option<Trace
         mistakes.push(mistake.to_string());
         None
     })
+}
+
+/// Whether there is no model to choose. What a chosen model lacks is reported with the models.
+fn is_about_choice(problem: &Problem) -> bool {
+    !["models.", "OPENAI_BASE_URL:"].iter().any(|begin| problem.message.starts_with(begin))
 }
 
 fn warnings(sections: &Sections, file: Option<&SettingsFile>) -> Vec<String> {

@@ -2,15 +2,13 @@
 
 use std::net::SocketAddr;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::{Table, Value};
+use toml::Table;
 
-use super::{
-    file::{RawTable, read_table},
-    words::not_set,
-};
+use super::{file::read_table, words::not_set};
 use crate::{
-    addresses::{NOT_AN_ORIGIN, is_host, is_origin, listen_address},
+    addresses::{DEFAULT_LISTEN, NOT_AN_ORIGIN, is_host, is_origin, listen_address},
     environment::Environment,
 };
 
@@ -20,34 +18,37 @@ const API_KEYS: &str = "TURNWIRE_API_KEYS";
 const METRICS_TOKEN: &str = "TURNWIRE_METRICS_TOKEN";
 const LISTEN: &str = "TURNWIRE_LISTEN";
 
-/// The section as written in the file.
-#[derive(Default, Deserialize)]
+/// Where `turnwire serve` listens and which clients it accepts.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawServer {
+    /// The address to listen on; any but loopback requires an API key. Port 0 picks a free port
+    #[schemars(extend("default" = DEFAULT_LISTEN.to_string(), "x-turnwire-variable" = LISTEN))]
     listen: Option<String>,
+    /// A separate address that serves only `/healthz`, `/readyz` and `/metrics`, even when the main
+    /// address is full and during shutdown
     health_listen: Option<String>,
+    /// The variable with the API keys, separated by commas; beside those of the store (tenants.md)
     api_keys_env: Option<String>,
-    /// Untyped, because a type error would quote the key.
-    api_keys: Option<Value>,
+    /// The API keys themselves; prefer `api_keys_env`
+    #[schemars(extend("writeOnly" = true, "x-turnwire-variable" = API_KEYS))]
+    api_keys: Option<Vec<String>>,
+    /// The variable with a key that opens `/metrics` and nothing else, for Prometheus. API keys
+    /// open it as well
+    #[schemars(extend("x-turnwire-variable" = METRICS_TOKEN))]
     metrics_token_env: Option<String>,
+    /// Host names of this server, in addition to the loopback ones. Without this setting a server
+    /// with a key accepts any name. `/healthz`, `/readyz` and `/metrics` are always reachable by
+    /// address
     hosts: Vec<String>,
+    /// Origins of web pages that may call the server, such as `https://app.example.com`, in
+    /// addition to its own; `--origin` adds one
     origins: Vec<String>,
+    /// Instructions for the model on `/chat` and `/ws/chat`
     instructions: Option<String>,
+    /// The `[models.NAME]` that answers requests for a model that is not configured; without it
+    /// such requests are 404
     fallback_model: Option<String>,
-}
-
-impl RawTable for RawServer {
-    const KEYS: &'static [&'static str] = &[
-        "listen",
-        "health_listen",
-        "api_keys_env",
-        "api_keys",
-        "metrics_token_env",
-        "hosts",
-        "origins",
-        "instructions",
-        "fallback_model",
-    ];
 }
 
 /// The validated section. It contains keys, so it has no `Debug`.
@@ -68,7 +69,7 @@ pub(super) struct ServerSection {
 
 impl ServerSection {
     pub(super) fn read(table: Table, mistakes: &mut Vec<String>) -> Self {
-        let raw: RawServer = read_table("server.", table, mistakes);
+        let raw: RawServer = read_table("server", table, mistakes);
         let mut tell = |key: &str, why: String| mistakes.push(format!("server.{key}: {why}"));
         let mut address = |key: &str, text: Option<String>| {
             let text = text?;
@@ -76,13 +77,14 @@ impl ServerSection {
         };
         let listen = address("listen", raw.listen);
         let health_listen = address("health_listen", raw.health_listen);
-        for host in raw.hosts.iter().filter(|host| !is_host(host)) {
-            tell("hosts", format!("`{host}` is not a name; it should look like chat.example.com"));
+        for (n, host) in raw.hosts.iter().enumerate().filter(|(_, host)| !is_host(host)) {
+            let why = format!("`{host}` is not a name; it should look like chat.example.com");
+            tell(&format!("hosts[{n}]"), why);
         }
-        for origin in raw.origins.iter().filter(|origin| !is_origin(origin)) {
-            tell("origins", format!("`{origin}` {NOT_AN_ORIGIN}"));
+        for (n, origin) in raw.origins.iter().enumerate().filter(|(_, text)| !is_origin(text)) {
+            tell(&format!("origins[{n}]"), format!("`{origin}` {NOT_AN_ORIGIN}"));
         }
-        let api_keys = match raw.api_keys.map(keys_of_list) {
+        let api_keys = match raw.api_keys.map(checked_keys) {
             Some(Ok(keys)) => keys,
             Some(Err(why)) => {
                 tell("api_keys", why.to_owned());
@@ -161,13 +163,7 @@ pub(super) fn listen_of(
 }
 
 const NO_KEY: &str = "there is no key in it";
-const NOT_A_LIST: &str = "not a list of texts; better, name a variable with api_keys_env";
 const NOT_A_KEY: &str = "a key must not be empty or have spaces, and must be plain ASCII";
-
-fn keys_of_list(list: Value) -> Result<Vec<String>, &'static str> {
-    let keys: Vec<String> = list.try_into().map_err(|_| NOT_A_LIST)?;
-    checked_keys(keys)
-}
 
 /// Parses keys separated by commas.
 fn keys_of_text(text: &str) -> Result<Vec<String>, &'static str> {

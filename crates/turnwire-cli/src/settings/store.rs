@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Table;
 use turnwire_stores::StoreOptions;
 
-use super::{
-    file::{RawTable, read_table},
-    words::not_set,
-};
+use super::{file::read_table, words::not_set};
 use crate::environment::Environment;
 
 /// Default store: a file in the working directory.
@@ -22,41 +20,53 @@ const FANOUT_URL: &str = "TURNWIRE_FANOUT_URL";
 const LEASES_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
 const DAY: Duration = Duration::from_hours(24);
 
-/// `[store]` as written in the file.
-#[derive(Debug, Default, Deserialize)]
+/// Where runs, conversations and files are stored.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawStore {
+    /// `sqlite://FILE`, `postgres://user@host/database` or `memory:`
+    #[schemars(extend("default" = DEFAULT_STORE, "x-turnwire-variable" = STORE_URL))]
     url: Option<String>,
+    /// The variable with the URL, if it contains a password
     url_env: Option<String>,
+    /// The duration of a worker's lease: how long the runs of a dead node wait for a takeover, 100
+    /// to 60,000
+    #[schemars(range(min = *LEASES_MS.start(), max = *LEASES_MS.end()), extend("default" = usual().lease.as_secs() * 1_000))]
     lease_ms: Option<u64>,
+    /// How long finished runs are stored; 0: for ever
+    #[schemars(extend("default" = days(usual().retention)))]
     retention_days: Option<u32>,
+    /// How long unused conversations are stored; 0: for ever. A conversation with an active run is
+    /// not deleted
+    #[schemars(extend("default" = days(usual().conversation_retention)))]
     conversation_retention_days: Option<u32>,
+    /// Maximum number of connections to PostgreSQL, in addition to three permanent ones
+    #[schemars(range(min = 2), extend("default" = usual().connections))]
     connections: Option<u32>,
+    /// A role of PostgreSQL as which statements for one tenant run, so that row-level security
+    /// applies to them
     tenant_role: Option<String>,
 }
 
-impl RawTable for RawStore {
-    const KEYS: &'static [&'static str] = &[
-        "url",
-        "url_env",
-        "lease_ms",
-        "retention_days",
-        "conversation_retention_days",
-        "connections",
-        "tenant_role",
-    ];
+/// The options of a store for which the file says nothing.
+fn usual() -> StoreOptions {
+    StoreOptions::at(DEFAULT_STORE)
 }
 
-/// `[fanout]` as written in the file.
-#[derive(Debug, Default, Deserialize)]
+/// A retention as it is written in the file: 0 is for ever.
+fn days(retention: Option<Duration>) -> u64 {
+    retention.map_or(0, |retention| retention.as_secs() / DAY.as_secs())
+}
+
+/// Delivers events to other nodes faster than PostgreSQL does. Only useful with several nodes.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawFanout {
+    /// `redis://host:6379/`
+    #[schemars(extend("x-turnwire-variable" = FANOUT_URL))]
     url: Option<String>,
+    /// The variable with the URL
     url_env: Option<String>,
-}
-
-impl RawTable for RawFanout {
-    const KEYS: &'static [&'static str] = &["url", "url_env"];
 }
 
 /// Both sections, validated without the environment. URLs may contain passwords, so they are not
@@ -68,13 +78,9 @@ pub(super) struct StoreSection {
 }
 
 impl StoreSection {
-    pub(super) fn read(
-        store: Option<Table>,
-        fanout: Option<Table>,
-        mistakes: &mut Vec<String>,
-    ) -> Self {
-        let store: RawStore = read_table("store.", store.unwrap_or_default(), mistakes);
-        let fanout: RawFanout = read_table("fanout.", fanout.unwrap_or_default(), mistakes);
+    pub(super) fn read(store: Table, fanout: Table, mistakes: &mut Vec<String>) -> Self {
+        let store: RawStore = read_table("store", store, mistakes);
+        let fanout: RawFanout = read_table("fanout", fanout, mistakes);
         if let Some(url) = &store.url
             && !is_store(url)
         {
@@ -84,13 +90,6 @@ impl StoreSection {
             && !is_fanout(url)
         {
             mistakes.push(format!("fanout.url: {NOT_A_FANOUT}"));
-        }
-        if let Some(lease) = store.lease_ms.filter(|lease| !LEASES_MS.contains(lease)) {
-            let (least, most) = LEASES_MS.into_inner();
-            mistakes.push(format!("store.lease_ms: {lease} is not between {least} and {most}"));
-        }
-        if store.connections.is_some_and(|most| most < 2) {
-            mistakes.push("store.connections: at least 2 are needed".to_owned());
         }
         Self { store, fanout }
     }

@@ -2,51 +2,51 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::{Table, Value};
 use turnwire_tools::{Grant, OAuthOptions, Secret, SigningAlgorithm};
 
 use super::{
-    file::{RawTable, read_table, table_of},
-    words::{did_you_mean, is_http_url, not_a_url, not_set},
+    schema::words_of,
+    words::{child, did_you_mean, is_http_url, not_a_url, not_set},
 };
 use crate::environment::Environment;
 
 /// Example URL for error messages.
 const EXAMPLE_URL: &str = "https://turnwire.example.com/client.json";
-const GRANTS: [&str; 2] = ["person", "machine"];
+const PERSON: &str = "person";
+const GRANTS: [&str; 2] = [PERSON, "machine"];
 const ALGORITHMS: [(&str, SigningAlgorithm); 2] =
     [("ES256", SigningAlgorithm::Es256), ("RS256", SigningAlgorithm::Rs256)];
 
-/// The table as written in the file.
-#[derive(Default, Deserialize)]
+/// How tokens are obtained for a server with an authorization server. The table may be empty.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawLogin {
+    /// `"person"`: a person logs in with `turnwire mcp login NAME`; `"machine"`: no person is
+    /// needed
+    #[schemars(extend("enum" = GRANTS, "default" = PERSON))]
     grant: Option<String>,
+    /// The OAuth client id of Turnwire
     client_id: Option<String>,
+    /// The variable with the client secret
     client_secret_env_var: Option<String>,
+    /// The variable with the private key (PEM), for `"machine"`
     private_key_env_var: Option<String>,
+    /// `"ES256"` or `"RS256"`
+    #[schemars(extend("enum" = words_of(&ALGORITHMS)))]
     private_key_algorithm: Option<String>,
+    /// The URL of a client metadata document
     client_metadata_url: Option<String>,
+    /// The scopes to request
     scopes: Option<Vec<String>>,
+    /// Where tokens are stored; readable only by you
     token_file: Option<PathBuf>,
+    /// The local port for the redirect of the browser
     redirect_port: Option<u16>,
+    /// Whether the authorization server may have a private address
+    #[schemars(extend("default" = false))]
     private_addresses: Option<bool>,
-}
-
-impl RawTable for RawLogin {
-    const KEYS: &'static [&'static str] = &[
-        "grant",
-        "client_id",
-        "client_secret_env_var",
-        "private_key_env_var",
-        "private_key_algorithm",
-        "client_metadata_url",
-        "scopes",
-        "token_file",
-        "redirect_port",
-        "private_addresses",
-    ];
 }
 
 /// The validated table, without values from the environment.
@@ -57,16 +57,10 @@ pub(super) struct NamedLogin {
 }
 
 /// Reads the table of the server at `path`.
-pub(super) fn named_login(
-    path: &str,
-    value: Value,
-    mistakes: &mut Vec<String>,
-) -> Option<NamedLogin> {
+pub(super) fn named_login(path: &str, raw: RawLogin, mistakes: &mut Vec<String>) -> NamedLogin {
     let path = format!("{path}.oauth");
-    let table: Table = table_of(&path, Some(value), mistakes)?;
-    let raw: RawLogin = read_table(&format!("{path}."), table, mistakes);
     let is_machine = match raw.grant.as_deref() {
-        None | Some("person") => false,
+        None | Some(PERSON) => false,
         Some("machine") => true,
         Some(word) => {
             let advice = did_you_mean(word, &GRANTS);
@@ -102,7 +96,7 @@ pub(super) fn named_login(
         ..OAuthOptions::default()
     };
     let private_key = raw.private_key_env_var.map(|variable| (variable, algorithm));
-    Some(NamedLogin { options, client_secret_env_var: raw.client_secret_env_var, private_key })
+    NamedLogin { options, client_secret_env_var: raw.client_secret_env_var, private_key }
 }
 
 fn algorithm(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> SigningAlgorithm {
@@ -126,7 +120,7 @@ impl NamedLogin {
         environment: &Environment,
         mistakes: &mut Vec<String>,
     ) -> OAuthOptions {
-        let path = format!("mcp_servers.{label}.oauth");
+        let path = format!("{}.oauth", child("mcp_servers", label));
         let mut secret = |key: &str, variable: &str| {
             let found = environment.get(variable).map(Secret::from);
             if found.is_none() {

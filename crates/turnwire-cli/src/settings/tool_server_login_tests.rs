@@ -3,7 +3,7 @@
 use turnwire_tools::McpTransport;
 
 use super::*;
-use crate::settings::testing::{check_keys, check_mistakes, demo_settings};
+use crate::settings::testing::{check_mistakes, demo_settings};
 
 const SERVER: &str = "[mcp_servers.s]\nurl = \"https://docs.example.com/mcp\"\n";
 
@@ -22,11 +22,6 @@ fn check_mistake(lines: &str, expected: &[&str]) {
         expected.iter().map(|mistake| format!("mcp_servers.s.oauth{mistake}")).collect();
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
     check_mistakes(&text, &[], &expected);
-}
-
-#[test]
-fn the_keys_of_a_login_are_known() {
-    check_keys::<RawLogin>("mcp_servers.NAME.oauth");
 }
 
 /// An empty table is sufficient, because the server announces the rest.

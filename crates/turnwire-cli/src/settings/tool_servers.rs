@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf, time::Duration};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::{Table, Value};
 use turnwire_contract::{AskBefore, Effect};
@@ -12,9 +13,13 @@ use turnwire_engine::{Access, ServerAccess};
 use turnwire_tools::{McpServerOptions, McpToolOptions, McpTransport, Secret};
 
 use super::{
-    file::{RawTable, read_table, table_of},
-    tool_server_login::{NamedLogin, named_login},
-    words::{access_of, did_you_mean, is_http_url, not_a_url, not_set, tenants_of},
+    file::{read_table, table_of},
+    schema::words_of,
+    tool_server_login::{NamedLogin, RawLogin, named_login},
+    words::{
+        access_of, child, did_you_mean, is_http_url, is_told, missing, not_a_url, not_set,
+        tenants_of, unset,
+    },
 };
 use crate::environment::Environment;
 
@@ -25,77 +30,123 @@ const EXAMPLE_URL: &str = "https://docs.example.com/mcp";
 pub(super) const EFFECTS: [(&str, Effect); 3] =
     [("pure", Effect::Pure), ("idempotent", Effect::Idempotent), ("once", Effect::Once)];
 
-/// A server as written in the file.
-#[derive(Default, Deserialize)]
+/// The most careful effect class.
+pub(super) const USUAL_EFFECT: &str = "once";
+pub(super) const NEVER: &str = "never";
+/// When a call needs approval.
+pub(super) const WHEN: [&str; 2] = [NEVER, "always"];
+
+/// An MCP server: a program (`command`) or an address (`url`). See mcp.md.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawToolServer {
+    /// The program to start; only the settings can name it, never a request
     command: Option<String>,
+    /// Its arguments
+    #[schemars(extend("writeOnly" = true, "default" = []))]
     args: Option<Vec<String>>,
-    /// May contain keys, so errors must not quote them.
-    env: Option<Value>,
-    headers: Option<Value>,
+    /// Its environment, in addition to `PATH`, `HOME`, `LANG` and `TMPDIR`
+    #[schemars(extend("writeOnly" = true))]
+    env: Option<BTreeMap<String, String>>,
+    /// Headers sent with every request
+    #[schemars(extend("writeOnly" = true))]
+    headers: Option<BTreeMap<String, String>>,
+    /// Its working directory
     cwd: Option<PathBuf>,
+    /// The URL of the server
     url: Option<String>,
+    /// The variable with its bearer token
     bearer_token_env_var: Option<String>,
-    oauth: Option<Value>,
+    /// A table: the server uses OAuth
+    oauth: Option<RawLogin>,
+    /// How long it may take to start and to list its tools
+    #[schemars(extend("exclusiveMinimum" = 0, "default" = McpServerOptions::http("").startup_timeout.as_secs()))]
     startup_timeout_sec: Option<f64>,
+    /// How long its tools may be silent
+    #[schemars(extend("exclusiveMinimum" = 0))]
     tool_timeout_sec: Option<f64>,
+    /// The total duration of a call
+    #[schemars(extend("exclusiveMinimum" = 0))]
     tool_deadline_sec: Option<f64>,
+    /// Maximum number of concurrent calls
     max_parallel_calls: Option<NonZeroU32>,
+    /// The tenants that may use the server; for others it does not exist
     tenants: Option<Vec<String>>,
+    /// Scopes of which a caller needs one, such as `use:research`; for others it does not exist
     scopes: Option<Vec<String>>,
+    /// The tools that are offered to the model
     enabled_tools: Option<Vec<String>>,
+    /// `"always"`, `"never"`, a list of tools, `{ always = […] }` or `{ never = […] }`
+    #[schemars(with = "Option<RawAskBefore>", extend("default" = NEVER))]
     require_approval: Option<Value>,
-    tools: Option<Value>,
+    /// Tables: settings of individual tools
+    tools: BTreeMap<String, RawTool>,
 }
 
-impl RawTable for RawToolServer {
-    const KEYS: &'static [&'static str] = &[
-        "command",
-        "args",
-        "env",
-        "headers",
-        "cwd",
-        "url",
-        "bearer_token_env_var",
-        "oauth",
-        "startup_timeout_sec",
-        "tool_timeout_sec",
-        "tool_deadline_sec",
-        "max_parallel_calls",
-        "tenants",
-        "scopes",
-        "enabled_tools",
-        "require_approval",
-        "tools",
-    ];
+/// Which calls need approval.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum RawAskBefore {
+    Word(#[schemars(extend("enum" = WHEN))] String),
+    Names(Vec<String>),
+    Lists(RawLists),
 }
 
-/// Settings of one tool of a server.
-#[derive(Debug, Default, Deserialize)]
+/// Tools that need approval, or tools that need none.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct RawLists {
+    /// Calls of these tools need approval
+    always: Option<RawNames>,
+    /// Calls of all other tools need approval
+    never: Option<RawNames>,
+}
+
+/// Names of tools, also in the form that requests have.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum RawNames {
+    List(Vec<String>),
+    Filter(RawFilter),
+}
+
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct RawFilter {
+    /// Names of tools
+    tool_names: Vec<String>,
+}
+
+/// One tool of a server; omitted settings are inherited from the server.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawTool {
+    /// The effect class: `"pure"`, `"idempotent"` or `"once"`; decides whether the tool is called
+    /// again after a crash
+    #[schemars(extend("enum" = words_of(&EFFECTS), "default" = USUAL_EFFECT))]
     effect: Option<String>,
+    /// `"always"` or `"never"`
+    #[schemars(extend("enum" = WHEN))]
     require_approval: Option<String>,
+    /// After how long an unanswered approval request is denied
+    #[schemars(extend("exclusiveMinimum" = 0))]
     approval_expire_after_sec: Option<f64>,
+    /// How long it may be silent
+    #[schemars(extend("exclusiveMinimum" = 0))]
     timeout_sec: Option<f64>,
+    /// The total duration of a call
+    #[schemars(extend("exclusiveMinimum" = 0))]
     deadline_sec: Option<f64>,
+    /// Maximum number of concurrent calls of this tool
     max_parallel_calls: Option<NonZeroU32>,
+    /// The tenants that may use it; for others it does not exist
     tenants: Option<Vec<String>>,
+    /// Scopes of which a caller needs one, such as `use:research`; for others it does not exist
     scopes: Option<Vec<String>>,
-}
-
-impl RawTable for RawTool {
-    const KEYS: &'static [&'static str] = &[
-        "effect",
-        "require_approval",
-        "approval_expire_after_sec",
-        "timeout_sec",
-        "deadline_sec",
-        "max_parallel_calls",
-        "tenants",
-        "scopes",
-    ];
 }
 
 /// A validated server, without values from the environment.
@@ -113,15 +164,15 @@ pub(super) fn named_servers(
 ) -> BTreeMap<String, NamedServer> {
     let mut named = BTreeMap::new();
     for (label, value) in servers {
-        let path = format!("mcp_servers.{label}");
+        let path = child("mcp_servers", &label);
         if !is_label(&label) {
             mistakes.push(format!(
                 "{path}: a server's name has 1 to {MAX_LABEL} letters, digits, `_` and `-`"
             ));
         }
         let table = table_of(&path, Some(value), mistakes);
-        if let Some(server) = table.and_then(|table| named_server(&path, table, mistakes)) {
-            named.insert(label, server);
+        if let Some(table) = table {
+            named.insert(label, named_server(&path, table, mistakes));
         }
     }
     named
@@ -132,28 +183,24 @@ pub(super) fn is_label(label: &str) -> bool {
     (1..=MAX_LABEL).contains(&label.len()) && label.bytes().all(fits)
 }
 
-pub(super) fn named_server(
-    path: &str,
-    table: Table,
-    mistakes: &mut Vec<String>,
-) -> Option<NamedServer> {
-    let had = |key: &str| table.contains_key(key);
-    let has_transport = had("command") || had("url");
-    let mut raw: RawToolServer = read_table(&format!("{path}."), table, mistakes);
+pub(super) fn named_server(path: &str, table: Table, mistakes: &mut Vec<String>) -> NamedServer {
+    let mut raw: RawToolServer = read_table(path, table, mistakes);
     let startup = seconds(path, "startup_timeout_sec", raw.startup_timeout_sec, mistakes);
     let tool_timeout = seconds(path, "tool_timeout_sec", raw.tool_timeout_sec, mistakes);
     let tool_deadline = seconds(path, "tool_deadline_sec", raw.tool_deadline_sec, mistakes);
     let max_parallel_calls = raw.max_parallel_calls.map(NonZeroU32::get);
-    let exempt = raw.require_approval.as_ref().and_then(Value::as_str) == Some("never");
+    let exempt = raw.require_approval.as_ref().and_then(Value::as_str) == Some(NEVER);
     let require_approval = ask_before(path, raw.require_approval.take(), mistakes);
-    let ToolsSection { effects, tools, access } = tools(path, raw.tools.take(), mistakes);
+    let ToolsSection { effects, tools, access } =
+        tools(path, std::mem::take(&mut raw.tools), mistakes);
     let server = access_of(path, None, raw.scopes.take(), mistakes);
     let access = ServerAccess { server, tools: access };
     let tenants = raw.tenants.take().map(|names| tenants_of(path, names, mistakes));
     let enabled_tools = raw.enabled_tools.take();
     let bearer_token_env_var = raw.bearer_token_env_var.clone();
-    let login = raw.oauth.clone().and_then(|oauth| named_login(path, oauth, mistakes));
-    let transport = transport(path, raw, has_transport, mistakes)?;
+    let has_login = raw.oauth.is_some();
+    let login = raw.oauth.take().map(|oauth| named_login(path, oauth, mistakes));
+    let transport = transport(path, raw, has_login, mistakes);
     let mut options = McpServerOptions::new(transport);
     options.startup_timeout = startup.unwrap_or(options.startup_timeout);
     let options = McpServerOptions {
@@ -168,16 +215,16 @@ pub(super) fn named_server(
         exempt,
         ..options
     };
-    Some(NamedServer { options, access, bearer_token_env_var, login })
+    NamedServer { options, access, bearer_token_env_var, login }
 }
 
 /// Returns the transport: a program or a URL, with the settings of that kind only.
 fn transport(
     path: &str,
     raw: RawToolServer,
-    was_written: bool,
+    has_login: bool,
     mistakes: &mut Vec<String>,
-) -> Option<McpTransport> {
+) -> McpTransport {
     let is_set = |key: &'static str, is_set: bool| is_set.then_some(key);
     let of_program = [
         is_set("args", raw.args.is_some()),
@@ -187,80 +234,88 @@ fn transport(
     let of_address = [
         is_set("headers", raw.headers.is_some()),
         is_set("bearer_token_env_var", raw.bearer_token_env_var.is_some()),
-        is_set("oauth", raw.oauth.is_some()),
+        is_set("oauth", has_login),
     ];
+    // Where the server is unclear, all of its settings are checked, and none is misplaced.
     let mut misplaced = |keys: &[Option<&str>], wanted: &str| {
         for key in keys.iter().flatten() {
             mistakes.push(format!("{path}.{key}: only a server with `{wanted}` has it"));
         }
     };
-    match (raw.command, raw.url) {
+    match (&raw.command, &raw.url) {
         (Some(_), Some(_)) => {
             mistakes.push(format!("{path}: has `command` and `url`; keep one of them"));
-            None
         }
-        (Some(command), None) => {
-            misplaced(&of_address, "url");
-            if command.trim().is_empty() {
-                mistakes.push(format!("{path}.command: empty"));
-            }
-            let env = texts(path, "env", raw.env, is_variable, mistakes);
-            Some(McpTransport::Stdio {
-                command,
-                args: raw.args.unwrap_or_default(),
-                env,
-                cwd: raw.cwd,
-            })
-        }
-        (None, Some(url)) => {
-            misplaced(&of_program, "command");
-            if !is_http_url(&url) {
-                mistakes.push(format!("{path}.url: {}", not_a_url(&url, EXAMPLE_URL)));
-            }
-            let headers = texts(path, "headers", raw.headers, is_header, mistakes);
-            let is_authorization = |name: &String| name.eq_ignore_ascii_case("authorization");
-            let ways = [
-                raw.bearer_token_env_var.as_ref().map(|_| "`bearer_token_env_var`"),
-                raw.oauth.as_ref().map(|_| "`oauth`"),
-                headers.keys().any(is_authorization).then_some("a header `Authorization`"),
-            ];
-            let ways: Vec<&str> = ways.into_iter().flatten().collect();
-            if ways.len() > 1 {
-                let ways = ways.join(" and ");
-                mistakes.push(format!("{path}: has {ways}; keep one of them"));
-            }
-            Some(McpTransport::Http { url, bearer_token: None, headers, oauth: None })
-        }
-        // An invalid value is already reported.
-        (None, None) if was_written => None,
+        (Some(_), None) => misplaced(&of_address, "url"),
+        (None, Some(_)) => misplaced(&of_program, "command"),
         (None, None) => {
-            mistakes.push(format!("{path}: `command` or `url` is missing"));
-            None
+            // An invalid value is already reported.
+            let is_told = |key: &str| is_told(&format!("{path}.{key}"), mistakes);
+            if !(is_told("command") || is_told("url")) {
+                mistakes.push(format!("{path}: `command` or `url` is missing"));
+            }
+        }
+    }
+    if raw.command.as_ref().is_some_and(|command| command.trim().is_empty()) {
+        mistakes.push(format!("{path}.command: empty"));
+    }
+    if let Some(url) = raw.url.as_ref().filter(|url| !is_http_url(url)) {
+        mistakes.push(format!("{path}.url: {}", not_a_url(url, EXAMPLE_URL)));
+    }
+    let env = texts(path, "env", raw.env.unwrap_or_default(), is_variable, mistakes);
+    let headers = texts(path, "headers", raw.headers.unwrap_or_default(), is_header, mistakes);
+    if raw.command.is_none() {
+        let has_token = raw.bearer_token_env_var.is_some();
+        one_authorization(path, has_token, has_login, &headers, mistakes);
+    }
+    match (raw.command, raw.url) {
+        (Some(command), None) => {
+            let args = raw.args.unwrap_or_default();
+            McpTransport::Stdio { command, args, env, cwd: raw.cwd }
+        }
+        (_, url) => {
+            let url = url.unwrap_or_default();
+            McpTransport::Http { url, bearer_token: None, headers, oauth: None }
         }
     }
 }
 
-/// Reads a table of texts that may be secret.
+/// Reports more than one way to authorize.
+fn one_authorization(
+    path: &str,
+    has_token: bool,
+    has_login: bool,
+    headers: &BTreeMap<String, String>,
+    mistakes: &mut Vec<String>,
+) {
+    let is_authorization = |name: &String| name.eq_ignore_ascii_case("authorization");
+    let ways = [
+        has_token.then_some("`bearer_token_env_var`"),
+        has_login.then_some("`oauth`"),
+        headers.keys().any(is_authorization).then_some("a header `Authorization`"),
+    ];
+    let ways: Vec<&str> = ways.into_iter().flatten().collect();
+    if ways.len() > 1 {
+        mistakes.push(format!("{path}: has {}; keep one of them", ways.join(" and ")));
+    }
+}
+
+/// Checks the names in a table of texts, which may be secret.
 pub(super) fn texts(
     path: &str,
     key: &str,
-    value: Option<Value>,
+    mut texts: BTreeMap<String, String>,
     is_name: fn(&str) -> bool,
     mistakes: &mut Vec<String>,
 ) -> BTreeMap<String, String> {
     let path = format!("{path}.{key}");
-    let mut texts = BTreeMap::new();
-    for (name, value) in table_of(&path, value, mistakes).unwrap_or_default() {
-        match value {
-            Value::String(_) if !is_name(&name) => {
-                mistakes.push(format!("{path}.{name}: this cannot be a name here"));
-            }
-            Value::String(text) => {
-                texts.insert(name, text);
-            }
-            _ => mistakes.push(format!("{path}.{name}: not a text; put it in quotes")),
+    texts.retain(|name, _| {
+        let is_name = is_name(name);
+        if !is_name {
+            mistakes.push(format!("{}: this cannot be a name here", child(&path, name)));
         }
-    }
+        is_name
+    });
     texts
 }
 
@@ -295,25 +350,18 @@ fn ask_before(path: &str, value: Option<Value>, mistakes: &mut Vec<String>) -> A
         }
         None | Some(Value::String(_)) => AskBefore::Nothing,
         Some(Value::Table(table)) => always_and_never(&path, table, mistakes),
-        Some(value) => {
-            let names = value.try_into().map(AskBefore::Only);
-            names.unwrap_or_else(|_: toml::de::Error| {
-                let words = "neither \"never\" nor \"always\" nor a list of names of tools";
-                mistakes.push(format!("{path}: {words}"));
-                AskBefore::Everything
-            })
-        }
+        // Anything but a list is already reported.
+        Some(value) => value.try_into().map_or(AskBefore::Everything, AskBefore::Only),
     }
 }
 
 /// Parses `always` or `never`. Any other word is an error and counts as `always`.
 pub(super) fn always_or_never(path: &str, word: &str, mistakes: &mut Vec<String>) -> bool {
-    const WORDS: [&str; 2] = ["never", "always"];
-    if !WORDS.contains(&word) {
-        let advice = did_you_mean(word, &WORDS);
+    if !WHEN.contains(&word) {
+        let advice = did_you_mean(word, &WHEN);
         mistakes.push(format!("{path}: there is no `{word}`; {advice}"));
     }
-    word != "never"
+    word != NEVER
 }
 
 /// Parses `{ always = ["publish"] }`, which requires approval for those tools, or `{ never =
@@ -321,11 +369,6 @@ pub(super) fn always_or_never(path: &str, word: &str, mistakes: &mut Vec<String>
 fn always_and_never(path: &str, table: Table, mistakes: &mut Vec<String>) -> AskBefore {
     let mut lists = BTreeMap::new();
     for (key, value) in table {
-        if !["always", "never"].contains(&key.as_str()) {
-            let advice = did_you_mean(&key, &["always", "never"]);
-            mistakes.push(format!("{path}.{key}: there is no such setting; {advice}"));
-            continue;
-        }
         let names = match value {
             Value::Table(mut filter) => {
                 filter.remove("tool_names").unwrap_or(Value::Boolean(false))
@@ -336,7 +379,9 @@ fn always_and_never(path: &str, table: Table, mistakes: &mut Vec<String>) -> Ask
             Ok(names) => {
                 lists.insert(key, names);
             }
-            Err(_) => mistakes.push(format!("{path}.{key}: not a list of names of tools")),
+            Err(_) => {
+                missing(&format!("{path}.{key}"), "not a list of names of tools", mistakes);
+            }
         }
     }
     match (lists.remove("always"), lists.remove("never")) {
@@ -360,13 +405,15 @@ struct ToolsSection {
     access: BTreeMap<String, Access>,
 }
 
-fn tools(path: &str, value: Option<Value>, mistakes: &mut Vec<String>) -> ToolsSection {
+fn tools(
+    path: &str,
+    written: BTreeMap<String, RawTool>,
+    mistakes: &mut Vec<String>,
+) -> ToolsSection {
     let path = format!("{path}.tools");
     let ToolsSection { mut effects, mut tools, access: mut rules } = ToolsSection::default();
-    for (tool, value) in table_of(&path, value, mistakes).unwrap_or_default() {
-        let path = format!("{path}.{tool}");
-        let Some(table) = table_of(&path, Some(value), mistakes) else { continue };
-        let raw: RawTool = read_table(&format!("{path}."), table, mistakes);
+    for (tool, raw) in written {
+        let path = child(&path, &tool);
         let options = tool_options(&path, &raw, mistakes);
         if options != McpToolOptions::default() {
             tools.insert(tool.clone(), options);
@@ -410,7 +457,7 @@ pub(super) fn with_environment(
 ) -> BTreeMap<String, McpServerOptions> {
     let mut ready = BTreeMap::new();
     for (label, server) in servers {
-        let path = format!("mcp_servers.{label}");
+        let path = child("mcp_servers", label);
         let mut options = server.options.clone();
         let (key, texts) = match &mut options.transport {
             McpTransport::Stdio { env, .. } => ("env", env),
@@ -419,7 +466,10 @@ pub(super) fn with_environment(
         for (name, text) in texts {
             match filled(text, environment) {
                 Ok(whole) => *text = whole,
-                Err(why) => mistakes.push(format!("{path}.{key}.{name}: {why}")),
+                Err(why) => {
+                    let path = child(&format!("{path}.{key}"), name);
+                    mistakes.push(format!("{path}: {why}"));
+                }
             }
         }
         if let (Some(variable), McpTransport::Http { bearer_token, .. }) =
@@ -447,7 +497,7 @@ pub(crate) fn filled(text: &str, environment: &Environment) -> Result<String, St
             return Err("there is a `${` without its `}`".to_owned());
         };
         whole.push_str(before);
-        whole.push_str(environment.get(name).ok_or_else(|| not_set(name))?);
+        whole.push_str(environment.get(name).ok_or_else(|| unset(name))?);
         rest = after;
     }
     whole.push_str(rest);

@@ -4,13 +4,12 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::Table;
 use turnwire_models::Secret;
 
 use super::{
-    file::{RawTable, read_table},
-    model_kind::{ANTHROPIC_URL, EXAMPLE_URL, Kind, OPENAI_URL},
+    model_kind::{ANTHROPIC_URL, EXAMPLE_URL, Kind, OPENAI_URL, usual_key_variable},
     words::{is_http_url, not_a_url, not_set},
 };
 use crate::{environment::Environment, exit::Problem};
@@ -68,21 +67,27 @@ impl ModelTimeouts {
     }
 }
 
-/// An upstream as written in the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct RawUpstream {
-    name: Option<String>,
-    base_url: Option<String>,
-    model: Option<String>,
-    api_key_env: Option<String>,
-    weight: Option<u32>,
-    max_concurrency: Option<std::num::NonZeroU32>,
-}
+/// Share of the requests of an upstream.
+const USUAL_WEIGHT: u32 = 1;
 
-impl RawTable for RawUpstream {
-    const KEYS: &'static [&'static str] =
-        &["name", "base_url", "model", "api_key_env", "weight", "max_concurrency"];
+/// One of several places where the model is; `base_url` of the model is then not set. All have the
+/// `kind` of the model. See several upstreams.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawUpstream {
+    /// Its name in the log and in the report of `turnwire doctor`
+    name: Option<String>,
+    /// The base URL of the server
+    base_url: Option<String>,
+    /// The model name sent to this upstream
+    model: Option<String>,
+    /// The variable with its API key
+    api_key_env: Option<String>,
+    /// Its share of the requests; with `0` it is used only if no other can be
+    #[schemars(extend("default" = USUAL_WEIGHT))]
+    weight: Option<u32>,
+    /// Maximum number of concurrent requests
+    max_concurrency: Option<std::num::NonZeroU32>,
 }
 
 /// A validated upstream of the file, without the environment.
@@ -114,6 +119,36 @@ impl NamedUpstream {
         self.place.is_none()
     }
 
+    /// The path of the table that describes it.
+    pub(super) fn path(&self, model_path: &str) -> String {
+        match self.place {
+            Some(place) => format!("{model_path}.upstreams[{place}]"),
+            None => model_path.to_owned(),
+        }
+    }
+
+    /// Returns what is missing: its key, what is wrong, and what to do. `has_usual_url` says
+    /// whether `OPENAI_BASE_URL` stands for a missing address.
+    pub(super) fn missing(
+        &self,
+        kind: Kind,
+        has_usual_url: bool,
+        environment: &Environment,
+    ) -> Vec<(&'static str, String, String)> {
+        let mut missing = Vec::new();
+        if self.base_url.is_none() && !has_usual_url && kind == Kind::ChatCompletions {
+            let hint = format!("give the address of the server, such as {EXAMPLE_URL}");
+            missing.push(("base_url", "missing".to_owned(), hint));
+        }
+        if let Some(variable) = &self.api_key_env
+            && !environment.is_set(variable)
+        {
+            let hint = "set it, or take the line out of the settings if the server needs no key";
+            missing.push(("api_key_env", not_set(variable), hint.to_owned()));
+        }
+        missing
+    }
+
     /// Adds what the environment says. `OPENAI_BASE_URL` (`usual_url`) replaces the address of the
     /// default model, and stands for a missing one.
     pub(super) fn with_environment(
@@ -124,30 +159,25 @@ impl NamedUpstream {
         usual_url: Option<&String>,
         environment: &Environment,
     ) -> Result<UpstreamSettings, Problem> {
-        let path = |key: &str| match self.place {
-            Some(place) => format!("{model_path}.upstreams[{place}].{key}"),
-            None => format!("{model_path}.{key}"),
-        };
+        let missing = self.missing(kind, usual_url.is_some(), environment);
+        if let Some((key, why, hint)) = missing.into_iter().next() {
+            let path = self.path(model_path);
+            return Err(Problem::usage(format!("{path}.{key}: {why}")).hint(hint));
+        }
         let (base_url, is_ours) = match (&self.base_url, usual_url, kind) {
             (_, Some(url), _) if is_default => (url.clone(), true),
             (Some(url), ..) => (url.clone(), false),
             (None, Some(url), _) => (url.clone(), true),
             (None, None, Kind::OpenAiResponses) => (OPENAI_URL.to_owned(), true),
             (None, None, Kind::AnthropicMessages) => (ANTHROPIC_URL.to_owned(), true),
-            (None, None, Kind::ChatCompletions) => {
-                return Err(Problem::usage(format!("{}: missing", path("base_url")))
-                    .hint(format!("give the address of the server, such as {EXAMPLE_URL}")));
-            }
+            // It was missing.
+            (None, None, Kind::ChatCompletions) => (String::new(), false),
         };
-        let usual = if kind.speaks_openai() { "OPENAI_API_KEY" } else { "ANTHROPIC_API_KEY" };
         let api_key = match &self.api_key_env {
-            Some(variable) => Some(environment.get(variable).ok_or_else(|| {
-                Problem::usage(format!("{}: {}", path("api_key_env"), not_set(variable)))
-                    .hint("set it, or take the line out of the settings if the server needs no key")
-            })?),
+            Some(variable) => environment.get(variable),
             // The provider's well-known variable is used only for the provider's own URL, so that
             // the key is not sent elsewhere.
-            None if is_ours => environment.get(usual),
+            None if is_ours => environment.get(usual_key_variable(kind)),
             None => None,
         };
         Ok(UpstreamSettings {
@@ -166,18 +196,18 @@ impl NamedUpstream {
 pub(super) fn named_upstreams(
     path: &str,
     only: NamedUpstream,
-    tables: Vec<Table>,
+    written: Vec<RawUpstream>,
     mistakes: &mut Vec<String>,
 ) -> Vec<NamedUpstream> {
-    if tables.is_empty() {
+    if written.is_empty() {
         return vec![only];
     }
     if only.base_url.is_some() {
         mistakes.push(format!("{path}.base_url: give each of its upstreams a base_url instead"));
     }
-    let tables = tables.into_iter().enumerate();
+    let written = written.into_iter().enumerate();
     let upstreams: Vec<_> =
-        tables.map(|(place, table)| upstream(path, place, table, &only, mistakes)).collect();
+        written.map(|(place, raw)| upstream(path, place, raw, &only, mistakes)).collect();
     for (n, upstream) in upstreams.iter().enumerate() {
         let is_taken = |other: &NamedUpstream| other.name.is_some() && other.name == upstream.name;
         if upstreams.iter().take(n).any(is_taken) {
@@ -190,12 +220,11 @@ pub(super) fn named_upstreams(
 fn upstream(
     path: &str,
     place: usize,
-    table: Table,
+    raw: RawUpstream,
     model: &NamedUpstream,
     mistakes: &mut Vec<String>,
 ) -> NamedUpstream {
     let path = format!("{path}.upstreams[{place}]");
-    let raw: RawUpstream = read_table(&format!("{path}."), table, mistakes);
     if let Some(url) = raw.base_url.as_deref().filter(|url| !is_http_url(url)) {
         mistakes.push(format!("{path}.base_url: {}", not_a_url(url, EXAMPLE_URL)));
     }
@@ -207,7 +236,7 @@ fn upstream(
         base_url: raw.base_url,
         model: raw.model.or_else(|| model.model.clone()),
         api_key_env: raw.api_key_env.or_else(|| model.api_key_env.clone()),
-        weight: raw.weight.unwrap_or(1),
+        weight: raw.weight.unwrap_or(USUAL_WEIGHT),
         max_concurrency,
     }
 }

@@ -1,7 +1,7 @@
 use super::{
     super::{
         ModelSettings, Provider,
-        testing::{check_keys, check_mistakes, check_run_problem, run_settings},
+        testing::{check_mistakes, check_run_problem, run_settings},
     },
     *,
 };
@@ -31,11 +31,6 @@ fn provider(text: &str, variables: &[(&str, &str)]) -> Provider {
         ModelSettings::Provider(provider) => provider,
         other @ ModelSettings::Scripted(_) => panic!("not a provider: {other:?}"),
     }
-}
-
-#[test]
-fn the_keys_that_are_known_are_the_keys_that_are_read() {
-    check_keys::<RawUpstream>("models.NAME.upstreams");
 }
 
 #[test]
@@ -93,8 +88,7 @@ fn mistakes_are_told_where_they_are() {
             "models.m.base_url: give each of its upstreams a base_url instead",
             "models.m.upstreams[0].base_url: `a` is not an address; it should look like \
              http://localhost:11434/v1",
-            "models.m.upstreams[1].max_concurrency: invalid value: integer `0`, expected a nonzero \
-             u32",
+            "models.m.upstreams[1].max_concurrency: 0 is not a whole number from 1 on",
             "models.m.upstreams[1].wieght: there is no such setting; did you mean `weight`?",
             "models.m.upstreams[1].name: another upstream has this name",
             "models.m.first_content_timeout_sec: it has to be less than limits.model_silence_sec, \

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Table;
 use turnwire_engine::Access;
 use turnwire_tools::{SearchProvider, Secret, WebSearchOptions};
 
 use super::{
-    file::{RawTable, read_table},
-    words::{access_of, did_you_mean, is_http_url, not_a_url, not_set, one_of},
+    file::read_table,
+    schema::words_of,
+    words::{access_of, did_you_mean, is_http_url, missing, not_a_url, not_set, one_of},
 };
 use crate::environment::Environment;
 
@@ -20,35 +22,34 @@ const PROVIDERS: [(&str, SearchProvider); 3] = [
 ];
 const EXAMPLE_URL: &str = "http://localhost:8888";
 /// Maximum of `max_results`.
-const MAX_RESULTS: i64 = 50;
+const MAX_RESULTS: usize = 50;
 /// Maximum timeout in seconds.
-const LONGEST_SEC: i64 = 120;
+const LONGEST_SEC: u64 = 120;
 
-/// The section as written in the file.
-#[derive(Debug, Default, Deserialize)]
+/// See web-search.md.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawWebSearch {
+    /// `"searxng"`, `"brave"` or `"tavily"`
+    #[schemars(extend("enum" = words_of(&PROVIDERS), "x-required" = true))]
     provider: Option<String>,
+    /// The base URL
     base_url: Option<String>,
+    /// The variable with the API key
     api_key_env: Option<String>,
-    max_results: Option<i64>,
-    timeout_sec: Option<i64>,
+    /// How many results the model receives, 1 to 50
+    #[schemars(range(min = 1, max = MAX_RESULTS), extend("default" = WebSearchOptions::new("").max_results))]
+    max_results: Option<usize>,
+    /// How long a search may take, 1 to 120
+    #[schemars(range(min = 1, max = LONGEST_SEC), extend("default" = WebSearchOptions::new("").timeout.as_secs()))]
+    timeout_sec: Option<u64>,
+    /// Whether the model may also open pages
+    #[schemars(extend("default" = WebSearchOptions::new("").open_pages))]
     open_pages: Option<bool>,
+    /// The tenants that may use it; for others it does not exist
     tenants: Option<Vec<String>>,
+    /// Scopes of which a caller needs one, such as `use:research`; for others it does not exist
     scopes: Option<Vec<String>>,
-}
-
-impl RawTable for RawWebSearch {
-    const KEYS: &'static [&'static str] = &[
-        "provider",
-        "base_url",
-        "api_key_env",
-        "max_results",
-        "timeout_sec",
-        "open_pages",
-        "tenants",
-        "scopes",
-    ];
 }
 
 /// The validated section, without values from the environment.
@@ -62,48 +63,34 @@ pub(super) struct WebSearchSection {
 }
 
 impl WebSearchSection {
-    pub(super) fn read(table: Table, mistakes: &mut Vec<String>) -> Option<Self> {
-        let written = |key: &str| table.contains_key(key);
-        let (had_provider, had_url) = (written("provider"), written("base_url"));
-        let mut raw: RawWebSearch = read_table("web_search.", table, mistakes);
+    pub(super) fn read(table: Table, mistakes: &mut Vec<String>) -> Self {
+        let mut raw: RawWebSearch = read_table("web_search", table, mistakes);
         let (tenants, scopes) = (raw.tenants.take(), raw.scopes.take());
         let access = access_of("web_search", tenants, scopes, mistakes);
-        let mut tell = |key: &str, why: String| mistakes.push(format!("web_search.{key}: {why}"));
-        let provider = match raw.provider.as_deref() {
-            Some(name) => {
-                let known = PROVIDERS.iter().find(|(known, _)| *known == name);
-                if known.is_none() {
-                    let advice = did_you_mean(name, &PROVIDERS.map(|(known, _)| known));
-                    tell("provider", format!("there is no provider `{name}`; {advice}"));
-                }
-                known.map(|(_, provider)| *provider)
-            }
-            // An invalid value is already reported.
-            None if had_provider => None,
-            None => {
-                tell("provider", format!("missing; {}", one_of(&PROVIDERS.map(|(name, _)| name))));
-                None
-            }
-        };
+        let provider = provider_of(raw.provider.as_deref(), mistakes);
         match raw.base_url.as_deref() {
-            Some(url) if !is_http_url(url) => tell("base_url", not_a_url(url, EXAMPLE_URL)),
-            None if !had_url && matches!(provider, None | Some(SearchProvider::Searxng)) => {
-                tell("base_url", format!("missing; it should look like {EXAMPLE_URL}"));
+            Some(url) if !is_http_url(url) => {
+                mistakes.push(format!("web_search.base_url: {}", not_a_url(url, EXAMPLE_URL)));
+            }
+            // With an unknown engine it is unknown whether an address is needed.
+            None if provider == Some(SearchProvider::Searxng) => {
+                let why = format!("missing; it should look like {EXAMPLE_URL}");
+                missing("web_search.base_url", &why, mistakes);
             }
             Some(_) | None => {}
         }
-        let max_results = between("max_results", raw.max_results, MAX_RESULTS, &mut tell);
-        let timeout = between("timeout_sec", raw.timeout_sec, LONGEST_SEC, &mut tell);
-        let key_variable = key_variable(provider?, &raw, &mut tell);
-        let mut options = usual(provider?);
+        let key_variable = match provider {
+            Some(provider) => key_variable(provider, &raw, mistakes),
+            None => raw.api_key_env.clone(),
+        };
+        let mut options = usual(provider.unwrap_or(SearchProvider::Searxng));
         if let Some(base_url) = raw.base_url {
             options.base_url = base_url;
         }
-        options.max_results =
-            max_results.and_then(|most| most.try_into().ok()).unwrap_or(options.max_results);
-        options.timeout = timeout.map_or(options.timeout, Duration::from_secs);
+        options.max_results = raw.max_results.unwrap_or(options.max_results);
+        options.timeout = raw.timeout_sec.map_or(options.timeout, Duration::from_secs);
         options.open_pages = raw.open_pages.unwrap_or(options.open_pages);
-        Some(Self { options, access, key_variable })
+        Self { options, access, key_variable }
     }
 
     /// Returns the options with the key from the environment.
@@ -124,18 +111,19 @@ impl WebSearchSection {
     }
 }
 
-/// Parses a number from 1 to `most`.
-fn between(
-    key: &str,
-    value: Option<i64>,
-    most: i64,
-    tell: &mut impl FnMut(&str, String),
-) -> Option<u64> {
-    let value = value?;
-    if !(1..=most).contains(&value) {
-        tell(key, format!("give a number from 1 to {most}"));
+fn provider_of(word: Option<&str>, mistakes: &mut Vec<String>) -> Option<SearchProvider> {
+    let names = PROVIDERS.map(|(name, _)| name);
+    let Some(word) = word else {
+        let why = format!("missing; {}", one_of(&names));
+        missing("web_search.provider", &why, mistakes);
+        return None;
+    };
+    let known = PROVIDERS.iter().find(|(known, _)| *known == word);
+    if known.is_none() {
+        let advice = did_you_mean(word, &names);
+        mistakes.push(format!("web_search.provider: there is no provider `{word}`; {advice}"));
     }
-    value.try_into().ok()
+    known.map(|(_, provider)| *provider)
 }
 
 fn usual(provider: SearchProvider) -> WebSearchOptions {
@@ -153,7 +141,7 @@ fn usual(provider: SearchProvider) -> WebSearchOptions {
 fn key_variable(
     provider: SearchProvider,
     raw: &RawWebSearch,
-    tell: &mut impl FnMut(&str, String),
+    mistakes: &mut Vec<String>,
 ) -> Option<String> {
     let usual = match provider {
         SearchProvider::Searxng => return None,
@@ -161,7 +149,8 @@ fn key_variable(
         SearchProvider::Tavily => "TAVILY_API_KEY",
     };
     if raw.api_key_env.is_none() && raw.base_url.is_some() {
-        tell("api_key_env", "missing; name the variable that has the key for this address".into());
+        let why = "missing; name the variable that has the key for this address";
+        missing("web_search.api_key_env", why, mistakes);
         return None;
     }
     Some(raw.api_key_env.clone().unwrap_or_else(|| usual.to_owned()))

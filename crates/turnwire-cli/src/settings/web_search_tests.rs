@@ -1,7 +1,7 @@
 //! Valid and invalid settings of the web search.
 
 use super::*;
-use crate::settings::testing::{check_keys, check_mistakes, demo_settings};
+use crate::settings::testing::{check_mistakes, demo_settings};
 
 fn check(lines: &str, expected: &[&str]) {
     let expected: Vec<String> =
@@ -12,11 +12,6 @@ fn check(lines: &str, expected: &[&str]) {
 
 fn options(lines: &str, variables: &[(&str, &str)]) -> WebSearchOptions {
     demo_settings(&format!("[web_search]\n{lines}"), variables).unwrap().web_search.unwrap()
-}
-
-#[test]
-fn the_keys_of_the_section_are_known() {
-    check_keys::<RawWebSearch>("web_search");
 }
 
 #[test]
@@ -75,19 +70,10 @@ fn other_providers_are_not_known() {
 
 #[test]
 fn what_is_missing_or_wrong_is_told() {
-    check(
-        "",
-        &[
-            "provider: missing; there are `searxng`, `brave`, `tavily`",
-            "base_url: missing; it should look like http://localhost:8888",
-        ],
-    );
+    check("", &["provider: missing; there are `searxng`, `brave`, `tavily`"]);
     check(
         "provider = 1\nbase_url = 2",
-        &[
-            "base_url: invalid type: integer `2`, expected a string",
-            "provider: invalid type: integer `1`, expected a string",
-        ],
+        &["base_url: not a text; put it in quotes", "provider: not a text; put it in quotes"],
     );
     let searxng = "provider = \"searxng\"\n";
     check(
@@ -96,8 +82,9 @@ fn what_is_missing_or_wrong_is_told() {
     );
     for wrong in [0, 51, -1] {
         let lines = format!("{searxng}base_url = \"http://s\"\nmax_results = {wrong}\n");
-        check(&lines, &["max_results: give a number from 1 to 50"]);
+        let told = format!("max_results: {wrong} is not a whole number from 1 to 50");
+        check(&lines, &[&told]);
     }
     let lines = format!("{searxng}base_url = \"http://s\"\ntimeout_sec = 0\n");
-    check(&lines, &["timeout_sec: give a number from 1 to 120"]);
+    check(&lines, &["timeout_sec: 0 is not a whole number from 1 to 120"]);
 }

@@ -2,14 +2,15 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Table;
 use turnwire_contract::{ApiKey, TenantId, WebhookEvent, WebhookRoute};
 use turnwire_tools::{EgressOptions, SigningSecret, WebhookReceiver};
 
 use super::{
-    file::{RawTable, read_table},
-    words::{did_you_mean, not_set},
+    file::read_table,
+    words::{did_you_mean, missing, not_set},
 };
 use crate::environment::Environment;
 
@@ -20,19 +21,26 @@ const LONGEST_SEC: u64 = 60;
 /// Maximum length of an address. A database can index no much longer one.
 const MAX_URL: usize = 2_000;
 
-/// A receiver as written in the file.
-#[derive(Debug, Default, Deserialize)]
+/// Receivers of events of runs (webhooks.md). They need a database.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawWebhook {
+    /// The address of the receiver; `[egress]` must allow it
+    #[schemars(extend("x-required" = true))]
     url: Option<String>,
+    /// The variable with the secret, `whsec_…`, or with several, separated by commas
+    #[schemars(extend("x-required" = true))]
     secret_env: Option<String>,
+    /// `response.completed`, `response.failed`, `response.incomplete`, `response.cancelled`,
+    /// `run.approval_requested`
+    #[schemars(extend("items" = { "enum": WebhookEvent::ALL.map(WebhookEvent::as_str), "type": "string" }))]
     events: Option<Vec<String>>,
+    /// The tenant whose runs it hears of
+    #[schemars(extend("default" = TenantId::default().as_str()))]
     tenant: Option<String>,
+    /// How long it has to answer, 1 to 60
+    #[schemars(range(min = 1, max = LONGEST_SEC), extend("default" = USUAL_SEC))]
     timeout_sec: Option<u64>,
-}
-
-impl RawTable for RawWebhook {
-    const KEYS: &'static [&'static str] = &["url", "secret_env", "events", "tenant", "timeout_sec"];
 }
 
 /// A validated receiver, without its secrets.
@@ -41,7 +49,8 @@ pub(super) struct NamedWebhook {
     /// Number in the list.
     place: usize,
     route: WebhookRoute,
-    secret_env: String,
+    /// Always set, unless a mistake was reported.
+    secret_env: Option<String>,
     timeout: Duration,
 }
 
@@ -61,14 +70,14 @@ pub(super) fn named_webhooks(
     mistakes: &mut Vec<String>,
 ) -> Vec<NamedWebhook> {
     let tables = tables.into_iter().enumerate();
-    let read = tables.filter_map(|(n, table)| named_webhook(n, table, way_out, mistakes));
-    let webhooks: Vec<NamedWebhook> = read.collect();
+    let webhooks: Vec<NamedWebhook> =
+        tables.map(|(n, table)| named_webhook(n, table, way_out, mistakes)).collect();
     for (n, webhook) in webhooks.iter().enumerate() {
         let same = |other: &NamedWebhook| {
             (&other.route.tenant, &other.route.url) == (&webhook.route.tenant, &webhook.route.url)
         };
-        if webhooks.iter().take(n).any(same) {
-            let place = webhook.place;
+        let place = webhook.place;
+        if !webhook.route.url.is_empty() && webhooks.iter().take(n).any(same) {
             mistakes.push(format!("webhooks[{place}].url: the tenant has this receiver already"));
         }
     }
@@ -80,11 +89,17 @@ fn named_webhook(
     table: Table,
     way_out: &EgressOptions,
     mistakes: &mut Vec<String>,
-) -> Option<NamedWebhook> {
+) -> NamedWebhook {
     let path = format!("webhooks[{place}]");
-    let written = |key: &str| table.contains_key(key);
-    let (had_url, had_secret) = (written("url"), written("secret_env"));
-    let raw: RawWebhook = read_table(&format!("{path}."), table, mistakes);
+    let raw: RawWebhook = read_table(&path, table, mistakes);
+    if raw.url.is_none() {
+        let why = format!("missing; it should look like {EXAMPLE_URL}");
+        missing(&format!("{path}.url"), &why, mistakes);
+    }
+    if raw.secret_env.is_none() {
+        let why = "missing; name the variable that has the secret, `whsec_…`";
+        missing(&format!("{path}.secret_env"), why, mistakes);
+    }
     let mut tell = |key: &str, why: String| mistakes.push(format!("{path}.{key}: {why}"));
     match raw.url.as_deref() {
         Some(url) if url.len() > MAX_URL => tell("url", format!("longer than {MAX_URL} bytes")),
@@ -93,20 +108,15 @@ fn named_webhook(
                 tell("url", format!("`{url}`: {why}; [egress] says what is allowed"));
             }
         }
-        // An invalid value is already reported.
-        None if had_url => {}
-        None => tell("url", format!("missing; it should look like {EXAMPLE_URL}")),
-    }
-    if raw.secret_env.is_none() && !had_secret {
-        tell("secret_env", "missing; name the variable that has the secret, `whsec_…`".to_owned());
+        None => {}
     }
     let mut events = BTreeSet::new();
-    for word in raw.events.iter().flatten() {
+    for (n, word) in raw.events.iter().flatten().enumerate() {
         match word.parse::<WebhookEvent>() {
             Ok(event) => drop(events.insert(event)),
             Err(why) => {
                 let advice = did_you_mean(word, &WebhookEvent::ALL.map(WebhookEvent::as_str));
-                tell("events", format!("{why}; {advice}"));
+                tell(&format!("events[{n}]"), format!("{why}; {advice}"));
             }
         }
     }
@@ -119,16 +129,13 @@ fn named_webhook(
         tell("tenant", why);
     }
     let timeout = raw.timeout_sec.unwrap_or(USUAL_SEC);
-    if !(1..=LONGEST_SEC).contains(&timeout) {
-        tell("timeout_sec", format!("give a number from 1 to {LONGEST_SEC}"));
-    }
     let tenant = raw.tenant.map_or_else(TenantId::default, TenantId::new);
-    Some(NamedWebhook {
+    NamedWebhook {
         place,
-        route: WebhookRoute { tenant, url: raw.url?, events },
-        secret_env: raw.secret_env?,
+        route: WebhookRoute { tenant, url: raw.url.unwrap_or_default(), events },
+        secret_env: raw.secret_env,
         timeout: Duration::from_secs(timeout),
-    })
+    }
 }
 
 /// Adds the secrets. `has_store` says whether there is a database, which the outbox is in.
@@ -147,6 +154,7 @@ pub(super) fn with_secrets(
     }
     let mut settings = WebhookSettings::default();
     for NamedWebhook { place, route, secret_env, timeout } in webhooks {
+        let Some(secret_env) = secret_env else { continue };
         match secrets_of(&secret_env, environment) {
             Ok(secrets) => settings.receivers.push(WebhookReceiver {
                 tenant: route.tenant.clone(),

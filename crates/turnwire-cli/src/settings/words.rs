@@ -18,6 +18,39 @@ pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     }
 }
 
+/// The path of a key in the table at `path`, which is empty for the whole file.
+pub(super) fn child(path: &str, key: &str) -> String {
+    if path.is_empty() { key_name(key) } else { format!("{path}.{}", key_name(key)) }
+}
+
+/// A key as it is written in a file: in quotes unless it is made of letters, digits, `_` and `-`.
+pub(crate) fn key_name(key: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !key.is_empty() && key.chars().all(is_bare) {
+        return key.to_owned();
+    }
+    format!("\"{}\"", key.escape_debug())
+}
+
+/// Reports that a key is missing, unless its value was reported already, or another key that is
+/// probably meant to be it.
+pub(super) fn missing(path: &str, why: &str, mistakes: &mut Vec<String>) {
+    let is_meant = path.rsplit_once('.').is_some_and(|(table, key)| {
+        let advice = format!("did you mean `{key}`?");
+        mistakes.iter().any(|mistake| mistake.starts_with(table) && mistake.ends_with(&advice))
+    });
+    if !is_meant && !is_told(path, mistakes) {
+        mistakes.push(format!("{path}: {why}"));
+    }
+}
+
+/// Whether something is wrong with the value at `path`, or with a part of it.
+pub(super) fn is_told(path: &str, mistakes: &[String]) -> bool {
+    mistakes.iter().any(|mistake| {
+        mistake.strip_prefix(path).is_some_and(|rest| rest.starts_with([':', '.', '[']))
+    })
+}
+
 pub(super) fn one_of(known: &[&str]) -> String {
     let quoted: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     format!("there are {}", quoted.join(", "))
@@ -32,8 +65,28 @@ pub(super) fn not_a_url(text: &str, example: &str) -> String {
     format!("`{text}` is not an address; it should look like {example}")
 }
 
+/// Says that a variable is not set. What cannot be the name of one may be a secret that was
+/// written in its place, and is not repeated.
 pub(super) fn not_set(variable: &str) -> String {
+    if is_variable_name(variable) {
+        return unset(variable);
+    }
+    "not the name of an environment variable; put the secret into a variable, and its name here"
+        .to_owned()
+}
+
+/// Says that a variable of which only the name can be meant is not set.
+pub(super) fn unset(variable: &str) -> String {
     format!("the environment variable `{variable}` is not set")
+}
+
+/// Whether a text looks like the name of a variable, and not like a key: keys are long, and most
+/// have small letters.
+fn is_variable_name(text: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let has_small = text.contains(|c: char| c.is_ascii_lowercase());
+    let longest = if has_small { 24 } else { 64 };
+    (1..=longest).contains(&text.len()) && text.chars().all(is_word)
 }
 
 /// Reads the names of tenants that may use something.
@@ -45,9 +98,10 @@ pub(super) fn tenants_of(
     if names.is_empty() {
         mistakes.push(format!("{path}.tenants: nobody may use it; leave it out for all"));
     }
-    for (name, why) in names.iter().filter_map(|name| Some((name, ApiKey::check_name(name).err()?)))
-    {
-        mistakes.push(format!("{path}.tenants: `{name}` {why}"));
+    for (n, name) in names.iter().enumerate() {
+        if let Err(why) = ApiKey::check_name(name) {
+            mistakes.push(format!("{path}.tenants[{n}]: `{name}` {why}"));
+        }
     }
     names.into_iter().map(TenantId::new).collect()
 }

@@ -9,7 +9,7 @@ fn completions_are_scripts_of_their_shells() {
     for shell in ["bash", "zsh", "fish"] {
         let done = world.run(&["completions", shell]);
         assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{shell}");
-        for word in ["follow", "chat", "resume"] {
+        for word in ["follow", "chat", "resume", "config"] {
             assert!(done.stdout.contains(word), "{shell} does not know {word}");
         }
         std::fs::write(world.path().join(shell), &done.stdout).unwrap();

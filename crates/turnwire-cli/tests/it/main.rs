@@ -17,6 +17,7 @@ mod chat;
 mod check;
 mod choices;
 mod completions;
+mod config;
 mod doctor;
 mod echoing_servers;
 mod exit_codes;

@@ -100,7 +100,7 @@ fn wrong_usage_is_2() {
     );
     problem(&["mcp", "test", "toy", "--call", "greet", "--args", "3"], "--args: not a JSON object");
     problem(&["mcp", "test", "toy", "--args", "{}"], "--call <TOOL>");
-    problem(&["mcp", "list", "--mcp-config", "none.json"], "none.json: cannot be read: ");
+    problem(&["mcp", "list", "--mcp-config", "none.json"], "none.json cannot be read: ");
     let done = World::new().run(&["mcp", "list"]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""));
     assert!(done.stderr.contains("no MCP server is configured"), "{}", done.stderr);

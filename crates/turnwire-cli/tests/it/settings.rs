@@ -10,9 +10,9 @@ fn a_wrong_file_is_2_with_all_mistakes() {
     assert_eq!(
         done.stderr,
         "error: 3 mistakes in turnwire.toml\n  turnwire.toml:1: model: there is no such setting; did \
-         you mean `models`?\n  turnwire.toml:4: models.default.base-url: there is no such setting; \
-         did you mean `base_url`?\n  turnwire.toml:3: models.default.kind: there is no kind `chat`; \
-         did you mean `chat_completions`?\nhint: repair it, or name another settings file with \
+         you mean `models`?\n  turnwire.toml:3: models.default.kind: there is no kind `chat`; did you \
+         mean `chat_completions`?\n  turnwire.toml:4: models.default.base-url: there is no such \
+         setting; did you mean `base_url`?\nhint: repair it, or name another settings file with \
          --config FILE\n"
     );
 }
@@ -34,8 +34,8 @@ fn every_mistake_has_its_line() {
             "run",
             "turnwire.toml:3: mcp.on_request",
         ),
-        ("[server]\n\nlisten = \n", "run", "line 3, column"),
-        ("[server]\n[server]\n", "run", "line 2, column"),
+        ("[server]\n\nlisten = \n", "run", "turnwire.toml:3: not TOML: "),
+        ("[server]\n[server]\n", "run", "turnwire.toml:2: server: it is there twice"),
     ];
     for (file, command, expected) in cases {
         let arguments: &[&str] = if command == "run" { &["run", "hi"] } else { &["serve"] };

@@ -1,0 +1,52 @@
+//! `turnwire config`: writes, checks and prints the settings.
+
+mod check;
+mod init;
+mod print;
+
+use std::io::{self, IsTerminal, Write};
+
+use turnwire_surfaces::wire_json_pretty;
+
+use crate::{
+    args::{ColorChoice, ConfigCommand},
+    environment::Environment,
+    exit::{Exit, Problem},
+    settings::settings_schema,
+    terminal::Paint,
+};
+
+pub(crate) fn config(command: &ConfigCommand, environment: &Environment) -> Exit {
+    match command {
+        ConfigCommand::Init(arguments) => {
+            shown(init::init(arguments, environment), arguments.color, environment)
+        }
+        ConfigCommand::Check(arguments) => check::check(arguments, environment),
+        ConfigCommand::Print(arguments) => {
+            shown(print::print(arguments, environment), arguments.color, environment)
+        }
+        ConfigCommand::Schema => {
+            print_text(&wire_json_pretty(&settings_schema()));
+            Exit::Done
+        }
+    }
+}
+
+/// Prints what a command returns, or shows its error.
+fn shown(text: Result<String, Problem>, color: ColorChoice, environment: &Environment) -> Exit {
+    match text {
+        Ok(text) => {
+            print_text(&text);
+            Exit::Done
+        }
+        Err(problem) => {
+            problem.show(Paint::choose(color, environment, io::stderr().is_terminal()));
+            problem.exit
+        }
+    }
+}
+
+fn print_text(text: &str) {
+    // A closed standard output is not an error.
+    let _ = writeln!(io::stdout().lock(), "{text}");
+}
