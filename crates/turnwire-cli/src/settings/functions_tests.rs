@@ -127,7 +127,7 @@ colour = "red"
             "functions.list.parameters: not a JSON Schema of `type` \"object\"",
             "functions.list.url: `h` is not an address; it should look like https://api.example.com/weather/{city}",
             "functions.web_search: this name is taken by a built-in tool; give it another name",
-            "functions.web_search.colour: there is no such setting; there are `description`, `method`, `url`, `parameters`, `parameters_file`, `effect`, `headers`, `header_env`, `timeout_sec`, `require_approval`",
+            "functions.web_search.colour: there is no such setting; there are `description`, `method`, `url`, `parameters`, `parameters_file`, `effect`, `headers`, `header_env`, `timeout_sec`, `require_approval`, `tenants`, `scopes`",
             "functions.keys.headers.X-A: the environment variable `NOBODY` is not set",
             "functions.keys.header_env.X-A: the environment variable `NOBODY` is not set",
         ],

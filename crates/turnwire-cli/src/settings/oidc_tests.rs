@@ -47,7 +47,8 @@ fn what_is_missing_or_wrong_is_told() {
             &no_audience,
             "oidc.tenant: a claim names the tenant already; leave out one of the two",
             "oidc.scopes.staff: `runs:reed` is not a scope; there are runs:read, runs:write, \
-             approve, files, metrics, admin and operator",
+             approve, files, metrics, admin, operator, and use:NAME with up to 59 letters, \
+             digits and . _ : / -",
         ],
     );
 }

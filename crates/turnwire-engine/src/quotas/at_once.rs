@@ -16,7 +16,7 @@ use tokio::{
 };
 use turnwire_contract::{Actor, StoreError, TenantId, Timestamp, UsageCounters, UsageSubject};
 
-use super::{Measure, QuotaStatus, Quotas, Users, exchange::READING_TIME};
+use super::{Measure, QuotaStatus, Quotas, READING_TIME, Users};
 use crate::sync::lock;
 
 /// How long a request waits for a run that is about to end. A client that starts a run as soon as it

@@ -8,11 +8,9 @@ use turnwire_contract::{
     StoreError, UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject, UsageWindow,
 };
 
-use super::{Quotas, Users};
+use super::{Quotas, READING_TIME, Users};
 use crate::{runs::Runs, sync::lock};
 
-/// How long a request waits for counts that this process does not know.
-pub(super) const READING_TIME: Duration = Duration::from_millis(500);
 /// How long a stopping process waits for its last counts to be stored.
 const LAST_EXCHANGE: Duration = Duration::from_secs(1);
 

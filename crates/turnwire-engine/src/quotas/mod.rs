@@ -41,6 +41,9 @@ use crate::{
     sync::lock,
 };
 
+/// How long a request waits for counts that this process does not know.
+const READING_TIME: Duration = Duration::from_millis(500);
+
 /// The quotas of this process.
 pub struct Quotas {
     /// The options are in them, so that a reload applies at once.
