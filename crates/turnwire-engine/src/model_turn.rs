@@ -240,7 +240,7 @@ impl<'a> TurnRecorder<'a> {
             Ok(permit) => permit,
             Err(problem) => return WaitOutcome::Ready(Err(TurnError::File(problem))),
         };
-        let model = self.context.model.for_turn();
+        let model = self.context.model.for_turn(&request.model);
         let asked = self.waiting.wait_for(model.stream(prompt)).await;
         drop(permit);
         match asked {

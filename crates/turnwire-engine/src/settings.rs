@@ -88,24 +88,23 @@ impl CurrentSettings {
 
 /// The model of a run.
 pub(crate) struct RunModel {
-    name: String,
     /// What the run began with on this worker.
     first: Arc<dyn Model>,
     settings: CurrentSettings,
 }
 
 impl RunModel {
-    pub(crate) fn new(name: &str, first: Arc<dyn Model>, settings: CurrentSettings) -> Self {
-        Self { name: name.to_owned(), first, settings }
+    pub(crate) fn new(first: Arc<dyn Model>, settings: CurrentSettings) -> Self {
+        Self { first, settings }
     }
 
-    /// Returns the model for the next turn. A name that is gone, or stands for another model of its
+    /// Returns the model for the next turn of a run that names it so. A name that is gone, or stands for another model of its
     /// provider, does not change a run: it goes on with what it began with.
-    pub(crate) fn for_turn(&self) -> Arc<dyn Model> {
+    pub(crate) fn for_turn(&self, name: &str) -> Arc<dyn Model> {
         let settings = self.settings.get();
-        let meant = self.first.upstream_model(&self.name);
-        let found = settings.model(&self.name);
-        let found = found.filter(|model| model.upstream_model(&self.name) == meant);
+        let meant = self.first.upstream_model(name);
+        let found = settings.model(name);
+        let found = found.filter(|model| model.upstream_model(name) == meant);
         Arc::clone(found.unwrap_or(&self.first))
     }
 }

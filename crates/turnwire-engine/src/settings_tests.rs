@@ -36,8 +36,8 @@ fn with(models: &[(&str, &Arc<dyn Model>)]) -> EngineSettings {
 fn a_run_follows_its_model_and_never_gets_another_one() {
     let (first, second, other) = (named("large"), named("large"), named("small"));
     let settings = CurrentSettings::new(with(&[("chat", &first)]));
-    let model = RunModel::new("chat", Arc::clone(&first), settings.clone());
-    let is = |expected: &Arc<dyn Model>| Arc::ptr_eq(&model.for_turn(), expected);
+    let model = RunModel::new(Arc::clone(&first), settings.clone());
+    let is = |expected: &Arc<dyn Model>| Arc::ptr_eq(&model.for_turn("chat"), expected);
     assert!(is(&first));
     settings.replace(with(&[("chat", &second)]));
     assert!(is(&second), "the same model of its provider, perhaps with a new key");

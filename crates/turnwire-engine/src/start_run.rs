@@ -198,9 +198,8 @@ impl Runs {
         permit: Option<Arc<dyn Any + Send + Sync>>,
     ) -> RunHandle {
         let (parts, settings) = (&self.0.parts, self.settings());
-        let name = &run.state().request().model.clone();
         let context = RunContext {
-            model: RunModel::new(name, model, self.0.settings.clone()),
+            model: RunModel::new(model, self.0.settings.clone()),
             files: Arc::clone(&self.0.files),
             tools: settings.tools.clone(),
             servers: Arc::new(self.servers_of(run.state().request(), run.id())),

@@ -248,8 +248,11 @@ impl LiveRun {
         self
     }
 
-    /// Counts what the run uses. A reload may limit what is not limited now.
+    /// Counts what the run uses, if anything is limited.
     pub(crate) fn counted_by(mut self, quotas: &Arc<Quotas>) -> Self {
+        if quotas.is_empty() {
+            return self;
+        }
         let users = Users::new(&self.tenant, self.state().request().asked_by.as_deref());
         self.quotas = Some(Box::new((Arc::clone(quotas), users)));
         self

@@ -29,6 +29,8 @@ pub(crate) fn needed(method: &Method, path: &str) -> Option<Scope> {
             Scope::Approve
         }
         "/metrics" => Scope::Metrics,
+        // The settings are of all tenants.
+        "/v1/admin/reload" => Scope::Operator,
         path if is_in(path, "/v1/admin") || is_in(path, "/v1/webhooks") => Scope::Admin,
         path if is_in(path, "/v1/files") || is_in(path, "/v1/vector_stores") => Scope::Files,
         path if OF_RUNS.iter().any(|root| is_in(path, root)) => {
