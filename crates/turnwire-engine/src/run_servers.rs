@@ -5,14 +5,14 @@
 //! executing it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex},
 };
 
 use tracing::warn;
 use turnwire_contract::{
-    RunAccess, RunId, RunRequest, RunStore, Scope, SealedSecret, SecretBox, SecretOwner, ServerRef,
-    ServerSecrets, ServerUse, StoreError, TenantId, Tool, ToolError, ToolServers,
+    RunAccess, RunId, RunRequest, RunStore, SealedSecret, SecretBox, SecretOwner, ServerRef,
+    ServerSecrets, ServerUse, StoreError, Tool, ToolError, ToolServers,
 };
 
 use crate::{
@@ -27,9 +27,7 @@ pub(crate) struct RunServers {
     servers: Arc<dyn ToolServers>,
     store: Arc<dyn RunStore>,
     secret_box: Option<Arc<dyn SecretBox>>,
-    tenant: TenantId,
-    /// Scopes of whoever asked for the run.
-    uses: BTreeSet<Scope>,
+    request: Arc<RunRequest>,
     access: Arc<AccessRules>,
     run_id: RunId,
     /// Decrypted secrets by the label of their server.
@@ -44,7 +42,7 @@ impl RunServers {
     pub(crate) fn known_tools(&self, used: &ServerUse) -> Option<Vec<Arc<dyn Tool>>> {
         let secrets = self.known_secrets(used).ok()?;
         let server = self.server(used, secrets.as_deref());
-        Some(self.admitted(used, self.servers.known_tools(&self.tenant, server)?))
+        Some(self.admitted(used, self.servers.known_tools(&self.request.tenant, server)?))
     }
 
     /// Returns the cached tool of a server with this name, if any.
@@ -53,7 +51,7 @@ impl RunServers {
             return None;
         }
         let secrets = self.known_secrets(used).ok()?;
-        self.servers.known_tool(&self.tenant, self.server(used, secrets.as_deref()), name)
+        self.servers.known_tool(&self.request.tenant, self.server(used, secrets.as_deref()), name)
     }
 
     /// Returns the tools of a server, and asks the server if they are not cached.
@@ -67,11 +65,11 @@ impl RunServers {
             return Err(ToolError::failed(format!("there is no tool server `{label}`")));
         }
         let server = self.server(used, secrets.as_deref());
-        Ok(self.admitted(used, self.servers.tools(&self.tenant, server).await?))
+        Ok(self.admitted(used, self.servers.tools(&self.request.tenant, server).await?))
     }
 
     fn who(&self) -> Requester<'_> {
-        Requester { tenant: &self.tenant, scopes: &self.uses }
+        Requester::of(&self.request)
     }
 
     /// Leaves out tools that the run may not use. Servers that requests supply have no such tools.
@@ -102,7 +100,7 @@ impl RunServers {
     async fn open(&self, used: &ServerUse) -> Result<Arc<ServerSecrets>, ToolError> {
         let (label, store) = (&used.label, &self.store);
         // The caller ends the wait when the run stops.
-        let asked = || store.secrets(&self.tenant, &self.run_id);
+        let asked = || store.secrets(&self.request.tenant, &self.run_id);
         let sealed = retry_while_unavailable(asked).await.map_err(|error| {
             warn!(%error, server = %label, "secrets of a run not read");
             ToolError::failed(format!("the secrets for the server `{label}` cannot be read"))
@@ -122,7 +120,7 @@ impl RunServers {
         let sealed = sealed.iter().find(|sealed| sealed.server == used.label);
         let sealed = sealed.ok_or("they are not stored")?;
         let owner = SecretOwner {
-            tenant: &self.tenant,
+            tenant: &self.request.tenant,
             run_id: &self.run_id,
             server: &used.label,
             url: used.url.as_deref().unwrap_or_default(),
@@ -145,14 +143,13 @@ impl Runs {
         self.0.parts.secret_box.is_some()
     }
 
-    pub(crate) fn servers_of(&self, request: &RunRequest, run_id: &RunId) -> RunServers {
+    pub(crate) fn servers_of(&self, request: &Arc<RunRequest>, run_id: &RunId) -> RunServers {
         let parts = &self.0.parts;
         RunServers {
             servers: Arc::clone(&parts.servers),
             store: Arc::clone(&parts.store),
             secret_box: parts.secret_box.clone(),
-            tenant: request.tenant.clone(),
-            uses: request.uses.clone(),
+            request: Arc::clone(request),
             access: self.access(),
             run_id: run_id.clone(),
             opened: Mutex::default(),
