@@ -220,6 +220,13 @@ impl Replaceable {
     ) {
         let Prepared { engine, options, models, tokens, on_request, .. } = prepared;
         let new_rules = prepared.new_rules.map(|egress| (on_request.0.clone(), egress));
+        // Rules before servers, and those of servers that go until they are gone: a server without
+        // a rule is open to all.
+        let mut rules = (*engine.access).clone();
+        for (label, rule) in &app.runs().access().servers {
+            rules.servers.entry(label.clone()).or_insert_with(|| rule.clone());
+        }
+        app.runs().reload(EngineSettings { access: Arc::new(rules), ..engine.clone() });
         tool_servers.reload(prepared.tool_servers, new_rules);
         app.runs().reload(engine);
         app.reload(options);

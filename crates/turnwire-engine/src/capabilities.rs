@@ -1,10 +1,11 @@
 //! Checks whether this worker has the model and the tools that a run needs. Workers that share a
 //! store may have different settings, at least during a rollout. After a takeover, a run is never
-//! executed with another model or without its tools.
+//! executed with another model or without its tools. What its requester may not use any more is no
+//! reason to leave it to others, who would decide the same: it goes on without it.
 
-use turnwire_contract::{RunRequest, ToolKind, ToolSpec};
+use turnwire_contract::{RunRequest, ToolKind};
 
-use crate::{access::Requester, runs::Runs};
+use crate::runs::Runs;
 
 impl Runs {
     /// Returns what this worker lacks to execute the run, or `None` if it lacks nothing.
@@ -26,17 +27,13 @@ impl Runs {
         let is_ours = |kind: ToolKind| !kind.is_run_by_client();
         let mut tools =
             request.tools.iter().filter(|spec| is_ours(spec.kind) && spec.server.is_none());
-        let is_there = |spec: &ToolSpec| {
-            let may_use = self.access().admits_tool(Requester::of(request), &spec.name);
-            may_use && self.tools().get(&spec.name).is_some()
-        };
-        let missing = tools.find(|spec| !is_there(spec))?;
+        let missing = tools.find(|spec| self.tools().get(&spec.name).is_none())?;
         Some(format!("tool `{}`", missing.name))
     }
 
     fn lacks_server(&self, request: &RunRequest) -> Option<String> {
         let (servers, tenant) = (self.servers(), &request.tenant);
-        let labels = self.server_labels(Requester::of(request));
+        let labels = servers.labels(tenant);
         let is_there = |label: &String, url: Option<&String>| match url {
             Some(url) => servers.allows_url(tenant, url),
             None => labels.contains(label),

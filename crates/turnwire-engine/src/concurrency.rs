@@ -11,9 +11,11 @@ use turnwire_contract::ToolSpec;
 
 use crate::sync::lock;
 
-/// Semaphores by tool and by server. Clones share them.
+/// Semaphores by tool and by server, and by their size: settings may change it. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ConcurrencyLimits(Arc<Mutex<HashMap<String, Arc<Semaphore>>>>);
+pub(crate) struct ConcurrencyLimits(Arc<Mutex<Semaphores>>);
+
+type Semaphores = HashMap<(String, u32), Arc<Semaphore>>;
 
 /// All permits of one call, released on drop.
 pub(crate) type Permits = Vec<OwnedSemaphorePermit>;
@@ -38,7 +40,9 @@ impl ConcurrencyLimits {
         let lane = |(name, most): (String, u32)| {
             let size = usize::try_from(most.max(1)).unwrap_or(1).min(Semaphore::MAX_PERMITS);
             let mut concurrency = lock(&self.0);
-            Arc::clone(concurrency.entry(name).or_insert_with(|| Arc::new(Semaphore::new(size))))
+            Arc::clone(
+                concurrency.entry((name, most)).or_insert_with(|| Arc::new(Semaphore::new(size))),
+            )
         };
         of_tool.into_iter().chain(of_server).map(lane).collect()
     }

@@ -19,6 +19,7 @@ use crate::{
     access::{AccessRules, Requester},
     live_run::retry_while_unavailable,
     runs::{Runs, StartError},
+    settings::CurrentSettings,
     sync::lock,
 };
 
@@ -28,7 +29,8 @@ pub(crate) struct RunServers {
     store: Arc<dyn RunStore>,
     secret_box: Option<Arc<dyn SecretBox>>,
     request: Arc<RunRequest>,
-    access: Arc<AccessRules>,
+    /// The rules are those in force, not those at the start of the run.
+    settings: CurrentSettings,
     run_id: RunId,
     /// Decrypted secrets by the label of their server.
     opened: Mutex<BTreeMap<String, Arc<ServerSecrets>>>,
@@ -47,7 +49,7 @@ impl RunServers {
 
     /// Returns the cached tool of a server with this name, if any.
     pub(crate) fn known_tool(&self, used: &ServerUse, name: &str) -> Option<Arc<dyn Tool>> {
-        if used.url.is_none() && !self.access.admits_server_tool(self.who(), &used.label, name) {
+        if used.url.is_none() && !self.access().admits_server_tool(self.who(), &used.label, name) {
             return None;
         }
         let secrets = self.known_secrets(used).ok()?;
@@ -60,12 +62,21 @@ impl RunServers {
             Ok(secrets) => secrets,
             Err(StillSealed) => Some(self.open(used).await?),
         };
-        if used.url.is_none() && !self.access.admits_server(self.who(), &used.label) {
+        if used.url.is_none() && !self.access().admits_server(self.who(), &used.label) {
             let label = &used.label;
             return Err(ToolError::failed(format!("there is no tool server `{label}`")));
         }
         let server = self.server(used, secrets.as_deref());
         Ok(self.admitted(used, self.servers.tools(&self.request.tenant, server).await?))
+    }
+
+    /// Whether the run may use a tool of this process.
+    pub(crate) fn may_use_tool(&self, name: &str) -> bool {
+        self.access().admits_tool(self.who(), name)
+    }
+
+    fn access(&self) -> Arc<AccessRules> {
+        Arc::clone(&self.settings.get().access)
     }
 
     fn who(&self) -> Requester<'_> {
@@ -77,7 +88,7 @@ impl RunServers {
         if used.url.is_some() {
             return tools;
         }
-        self.access.admitted(self.who(), &used.label, tools)
+        self.access().admitted(self.who(), &used.label, tools)
     }
 
     fn server<'a>(
@@ -150,7 +161,7 @@ impl Runs {
             store: Arc::clone(&parts.store),
             secret_box: parts.secret_box.clone(),
             request: Arc::clone(request),
-            access: self.access(),
+            settings: self.0.settings.clone(),
             run_id: run_id.clone(),
             opened: Mutex::default(),
         }

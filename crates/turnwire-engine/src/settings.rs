@@ -49,6 +49,9 @@ impl EngineSettings {
     /// Returns whether somebody may use the model with this name, if there is one.
     pub(crate) fn may_use_model(&self, who: Requester<'_>, name: &str) -> bool {
         let is_configured = self.models.contains_key(name);
+        if !is_configured && self.is_forbidden_elsewhere(who, name) {
+            return false;
+        }
         let tenants = if is_configured {
             self.model_tenants.get(name)
         } else {
@@ -56,6 +59,15 @@ impl EngineSettings {
         };
         tenants.is_none_or(|tenants| tenants.contains(who.tenant))
             && self.access.admits_model(who, name, is_configured)
+    }
+
+    /// Whether a provider has `name` for a model that somebody may not use: names that are passed on
+    /// must not be a way around it.
+    fn is_forbidden_elsewhere(&self, who: Requester<'_>, name: &str) -> bool {
+        let means_it = |(named, model): &(&String, &Arc<dyn Model>)| {
+            model.upstream_model(named) == name && !self.may_use_model(who, named)
+        };
+        self.models.iter().any(|entry| means_it(&entry))
     }
 }
 

@@ -1,7 +1,8 @@
 use async_trait::async_trait;
-use turnwire_contract::{Capabilities, ModelError, ModelStream, Prompt};
+use turnwire_contract::{Capabilities, ModelError, ModelStream, Prompt, Scope};
 
 use super::*;
+use crate::access::Access;
 
 /// A model that its provider calls by this name.
 struct Named(&'static str);
@@ -47,4 +48,25 @@ fn a_run_follows_its_model_and_never_gets_another_one() {
     assert!(is(&first), "its name is gone");
     settings.replace(with(&[("chat", &second)]));
     assert!(is(&second), "its name is back");
+}
+
+/// A model that somebody may not use is not reached by the name that its provider has for it, where
+/// other names are passed on.
+#[test]
+fn the_name_of_a_provider_is_no_way_around_a_scope() {
+    let scope = "use:large".parse().unwrap();
+    let only = Access { tenants: None, scopes: Some([scope].into()) };
+    let access = AccessRules { models: [("big".to_owned(), only)].into(), ..Default::default() };
+    let settings = EngineSettings {
+        any_model: Some(named("any")),
+        access: Arc::new(access),
+        ..with(&[("big", &named("gpt-large"))])
+    };
+    let (tenant, none, held) = (TenantId::default(), BTreeSet::new(), [scope].into());
+    let may = |scopes: &BTreeSet<Scope>, name: &str| {
+        settings.may_use_model(Requester { tenant: &tenant, scopes }, name)
+    };
+    assert!(!may(&none, "big") && !may(&none, "gpt-large"));
+    assert!(may(&none, "gpt-small"));
+    assert!(may(&held, "big") && may(&held, "gpt-large"));
 }

@@ -269,7 +269,11 @@ async fn keep_permission(
 /// Returns the tool for `spec`, of this process or of a server.
 fn find_tool(run: &LiveRun, context: &RunContext, spec: &ToolSpec) -> Option<Arc<dyn Tool>> {
     if spec.server.is_none() {
-        return context.tools.get(&spec.name).cloned();
+        return context
+            .tools
+            .get(&spec.name)
+            .filter(|_| context.servers.may_use_tool(&spec.name))
+            .cloned();
     }
     let servers = Arc::clone(&context.servers);
     Some(Arc::new(ServerTool::new(servers, run.state().request(), spec)))

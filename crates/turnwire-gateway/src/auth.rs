@@ -186,16 +186,17 @@ impl Auth {
     /// Who makes a request.
     async fn identify(&self, headers: &HeaderMap) -> Result<Arc<Identity>, ApiError> {
         let key = key_in(headers);
-        if !self.needs_key().await? {
+        // Once: what a reload ends is what was admitted by the rules before it.
+        let rules = self.rules();
+        if !(rules.need_key() || self.0.ring.has_keys().await?) {
             // The first key of the store may have been created just now.
             let first = match key {
                 Some(key) => self.0.ring.identify(key).await?,
                 None => None,
             };
-            return Ok(Arc::new(first.unwrap_or_else(|| self.rules().anybody())));
+            return Ok(Arc::new(first.unwrap_or_else(|| rules.anybody())));
         }
         let key = key.ok_or_else(missing_key)?;
-        let rules = self.rules();
         if let Some(holder) = rules.holder(KeyDigest::of(key), (self.0.clock)()) {
             return Ok(Arc::new(holder));
         }

@@ -8,6 +8,8 @@ use turnwire_contract::{Content, Item, Role, ToolOutput};
 const MAX_TEXT: usize = 8 * 1024;
 /// Maximum number of messages in an attribute; the last ones are kept.
 const MAX_MESSAGES: usize = 16;
+/// Maximum number of texts in a message.
+const MAX_PARTS: usize = 4;
 
 /// Instructions of the application.
 pub(crate) fn instructions(text: &str) -> String {
@@ -35,7 +37,7 @@ fn message(role: Role, content: &[Content]) -> Value {
         Content::Text { text } | Content::Refusal { text } => Some(text_part(text)),
         Content::Image { .. } | Content::File { .. } => None,
     });
-    json!({ "role": role, "parts": parts.collect::<Value>() })
+    json!({ "role": role, "parts": parts.take(MAX_PARTS).collect::<Value>() })
 }
 
 fn text_part(text: &str) -> Value {
@@ -44,7 +46,7 @@ fn text_part(text: &str) -> Value {
 
 /// The answer of a turn, from the texts of its messages.
 pub(crate) fn output(texts: &[String], finish_reason: &str) -> String {
-    let parts: Value = texts.iter().map(|text| text_part(text)).collect();
+    let parts: Value = texts.iter().take(MAX_PARTS).map(|text| text_part(text)).collect();
     json!([{ "role": "assistant", "parts": parts, "finish_reason": finish_reason }]).to_string()
 }
 

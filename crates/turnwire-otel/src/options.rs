@@ -25,6 +25,8 @@ const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
 const SAMPLER_ARG: &str = "OTEL_TRACES_SAMPLER_ARG";
 const DELAY: &str = "OTEL_BSP_SCHEDULE_DELAY";
 const EXPORT_TIMEOUT: &str = "OTEL_BSP_EXPORT_TIMEOUT";
+/// A longer queue would only take memory.
+const LARGEST_QUEUE: usize = 1 << 20;
 const MAX_QUEUE: &str = "OTEL_BSP_MAX_QUEUE_SIZE";
 const MAX_BATCH: &str = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE";
 const CONTENTS: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
@@ -135,7 +137,7 @@ impl TraceOptions {
         let Some(endpoint) = endpoint(&variables)? else { return Ok(None) };
         let compresses = check_format(&variables)?;
         // A batch cannot be larger than the queue.
-        let max_queue = variables.number(MAX_QUEUE, 2048)?.max(1);
+        let max_queue = variables.number(MAX_QUEUE, 2048)?.clamp(1, LARGEST_QUEUE);
         let max_batch = variables.number(MAX_BATCH, 512)?.clamp(1, max_queue);
         let timeout = variables.millis(&TIMEOUT, 10_000)?;
         Ok(Some(Self {

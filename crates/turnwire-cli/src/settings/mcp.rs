@@ -10,7 +10,7 @@ use turnwire_tools::UrlRule;
 
 use super::{
     file::{SettingsFile, read_table},
-    words::{missing, tenants_of},
+    words::{missing, quoted_url, tenants_of},
 };
 
 /// MCP servers from files of other programs, and from requests.
@@ -63,7 +63,8 @@ fn url_rule(n: usize, raw: RawOnRequest, mistakes: &mut Vec<String>) -> Option<U
         return None;
     };
     let rule = UrlRule::at(&url);
-    let rule = rule.map_err(|why| mistakes.push(format!("{path}: `{url}`: {why}"))).ok()?;
+    let rule =
+        rule.map_err(|why| mistakes.push(format!("{path}: {}: {why}", quoted_url(&url)))).ok()?;
     Some(match tenants {
         Some(tenants) => rule.only_for(tenants.into_iter().collect()),
         None => rule,

@@ -10,7 +10,7 @@ use turnwire_tools::{EgressOptions, SigningSecret, WebhookReceiver};
 
 use super::{
     file::read_table,
-    words::{did_you_mean, missing, not_set},
+    words::{did_you_mean, missing, not_set, quoted_url},
 };
 use crate::environment::Environment;
 
@@ -105,7 +105,7 @@ fn named_webhook(
         Some(url) if url.len() > MAX_URL => tell("url", format!("longer than {MAX_URL} bytes")),
         Some(url) => {
             if let Err(why) = way_out.check(url) {
-                tell("url", format!("`{url}`: {why}; [egress] says what is allowed"));
+                tell("url", format!("{}: {why}; [egress] says what is allowed", quoted_url(url)));
             }
         }
         None => {}

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use turnwire_contract::{ApiKey, Scope, TenantId};
 use turnwire_engine::Access;
 
+/// Longer addresses are not quoted: they may be secrets.
+const LONGEST_QUOTED: usize = 60;
 /// Minimum Jaro-Winkler similarity for a suggestion.
 const ALIKE: f64 = 0.8;
 
@@ -62,7 +64,15 @@ pub(crate) fn is_http_url(text: &str) -> bool {
 }
 
 pub(super) fn not_a_url(text: &str, example: &str) -> String {
-    format!("`{text}` is not an address; it should look like {example}")
+    format!("{} is not an address; it should look like {example}", quoted_url(text))
+}
+
+/// Quotes an address, unless it may have a secret in it.
+pub(super) fn quoted_url(text: &str) -> String {
+    if text.contains(['@', '?']) || text.len() > LONGEST_QUOTED {
+        return "this".to_owned();
+    }
+    format!("`{text}`")
 }
 
 /// Says that a variable is not set. What cannot be the name of one may be a secret that was

@@ -129,11 +129,14 @@ impl Quotas {
         self.slot(&mut lock(&self.running.levels), &self.run_limits(users))
     }
 
-    /// Where the limits of `users` stand.
-    pub(super) async fn report_runs(&self, users: &Users) -> Vec<QuotaStatus> {
-        let limits = self.run_limits(users);
-        self.read_unknown_runs(&limits).await;
-        statuses(&mut lock(&self.running.levels), &limits)
+    /// Reads the runs of other processes that are not known, for all of `users` at once.
+    pub(super) async fn learn_runs(&self, users: &Users) {
+        self.read_unknown_runs(&self.run_limits(users)).await;
+    }
+
+    /// Where the limits of `users` stand, as far as is known.
+    pub(super) fn known_runs(&self, users: &Users) -> Vec<QuotaStatus> {
+        statuses(&mut lock(&self.running.levels), &self.run_limits(users))
     }
 
     fn run_limits(&self, users: &Users) -> Vec<(UsageSubject, u64)> {

@@ -24,7 +24,8 @@ impl Quotas {
         let users = Users::new(tenant, actor);
         self.read_unknown(&users).await;
         let mut report = self.standing(&mut lock(&self.counters), &users, self.clock.now());
-        report.extend(self.report_runs(&users).await);
+        self.learn_runs(&users).await;
+        report.extend(self.known_runs(&users));
         report
     }
 
@@ -50,11 +51,12 @@ impl Quotas {
             [UsageSubject::tenant(tenant)].into_iter().chain(holders.map(of_holder)).collect(),
         );
         self.read_unknown(&users).await;
+        self.learn_runs(&users).await;
         let mut report = Vec::with_capacity(users.0.len());
         for subject in users.0 {
             let (holder, user) = (subject.holder.clone(), Users(vec![subject]));
             let mut quotas = self.standing(&mut lock(&self.counters), &user, now);
-            quotas.extend(self.report_runs(&user).await);
+            quotas.extend(self.known_runs(&user));
             report.push(SubjectUsage { holder, quotas });
         }
         Ok(report)

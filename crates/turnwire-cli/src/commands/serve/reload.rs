@@ -134,6 +134,11 @@ impl Reloader {
         let read = spawn_blocking(move || source.read()).await;
         let read = read.map_err(|_| ReloadRefused::Mistakes(vec!["not read".to_owned()]))?;
         let settings = read.map_err(|problem| mistakes_of(&problem))?;
+        if self.in_force.digest.is_some() && settings.digest.is_none() {
+            // Without a file there would be no restriction either.
+            let mistake = "the settings file is gone".to_owned();
+            return Err(ReloadRefused::Mistakes(vec![mistake]));
+        }
         let prepared = self.parts.replaceable.prepare(&settings);
         let prepared = prepared.map_err(|problem| mistakes_of(&problem))?;
         self.check_address(&prepared).await?;
