@@ -85,7 +85,7 @@ impl From<QuotaStatus> for QuotaLine {
 
 /// What the caller used.
 #[derive(Debug, Serialize, ToSchema)]
-struct Usage {
+struct QuotaUsage {
     /// Always `usage`.
     object: &'static str,
     /// The tenant of the caller.
@@ -101,14 +101,14 @@ struct Usage {
     get,
     path = "/v1/usage",
     tag = "usage",
-    responses((status = 200, description = "The quotas of the caller", body = Usage))
+    responses((status = 200, description = "The quotas of the caller", body = QuotaUsage))
 )]
-async fn own(State(app): State<App>, caller: Caller) -> Result<Json<Usage>, ApiError> {
+async fn own(State(app): State<App>, caller: Caller) -> Result<Json<QuotaUsage>, ApiError> {
     let (actor, tenant) = (caller.actor().map(|actor| &**actor), caller.tenant());
     let mut quotas = app.runs().quotas().report(tenant, actor).await;
     quotas.extend(app.stored_bytes(tenant).await?);
     let quotas = quotas.into_iter().map(QuotaLine::from).collect();
-    Ok(Json(Usage { object: "usage", tenant: tenant.to_string(), quotas }))
+    Ok(Json(QuotaUsage { object: "usage", tenant: tenant.to_string(), quotas }))
 }
 
 impl App {
