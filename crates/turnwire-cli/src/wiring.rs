@@ -191,9 +191,7 @@ impl Replaceable {
         let has_new_rules = self.on_request.as_ref() != Some(&on_request);
         let engine = EngineSettings {
             models: models.named(),
-            model_tenants: settings.models.tenants.clone(),
             any_model: models.others(),
-            any_model_tenants: settings.models.other_tenants.clone(),
             access: Arc::new(settings.access.clone()),
             tools: self.tools(settings)?,
             policy: policy(&settings.approvals, &self.pins),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::LazyLock};
 
 use turnwire_contract::{CustomTools, Scope, TenantId, ToolServers};
-use turnwire_engine::Requester;
+use turnwire_engine::{Access, Requester};
 use turnwire_tools::{EgressOptions, McpServerOptions};
 
 use super::*;
@@ -72,10 +72,8 @@ async fn every_model_of_the_settings_is_served() {
         others: OtherNames::PassedOn(provider("http://small")),
         default_name: Some("small".to_owned()),
         with_tools: ["big".to_owned()].into(),
-        tenants: std::collections::BTreeMap::new(),
-        other_tenants: None,
-        scopes: std::collections::BTreeMap::new(),
-        other_scopes: None,
+        access: [].into(),
+        other_access: Access::default(),
     };
     settings.instructions = Some("Be brief.".to_owned());
     settings.limits.max_turns = 7;

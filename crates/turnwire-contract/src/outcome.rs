@@ -135,7 +135,34 @@ pub enum ToolOutcome {
     },
 }
 
+impl RunOutcome {
+    /// Returns the name of its kind, as it is in the journal.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Incomplete { .. } => "incomplete",
+            Self::Failed { .. } => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
 impl ToolOutcome {
+    /// Returns the name of its kind, as it is in the journal.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Succeeded { .. } => "succeeded",
+            Self::Failed { .. } => "failed",
+            Self::TimedOut { .. } => "timed_out",
+            Self::Cancelled => "cancelled",
+            Self::Denied { .. } => "denied",
+            Self::InvalidArguments { .. } => "invalid_arguments",
+            Self::NotFound { .. } => "not_found",
+            Self::Skipped { .. } => "skipped",
+            Self::OutcomeUnknown { .. } => OUTCOME_UNKNOWN,
+        }
+    }
+
     /// Whether the tool succeeded.
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Succeeded { .. })

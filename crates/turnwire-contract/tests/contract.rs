@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use turnwire_contract::{
-    Event, Failure, RecordedEvent, RunId, RunOutcome, Seq, TenantId, Timestamp, ToolOutcome,
-    ToolOutput, ToolSpec, Usage, tool::BlobRef,
+    Event, Failure, IncompleteReason, RecordedEvent, RunId, RunOutcome, Seq, TenantId, Timestamp,
+    ToolOutcome, ToolOutput, ToolSpec, Usage, tool::BlobRef,
 };
 
 /// S2-12: times are RFC 3339 in UTC, and read back as they were.
@@ -93,6 +93,21 @@ fn every_failure_has_words() {
     for (outcome, words) in cases {
         assert_eq!(outcome.problem().as_deref(), words);
         assert_eq!(outcome.is_success(), words.is_none());
+        assert_eq!(serde_json::to_value(&outcome).unwrap()["status"], outcome.name());
+    }
+}
+
+/// The names of outcomes in metrics and traces are those of the journal.
+#[test]
+fn run_outcomes_have_the_names_of_the_journal() {
+    let reason = IncompleteReason::MaxTurns;
+    for outcome in [
+        RunOutcome::Completed,
+        RunOutcome::Incomplete { reason },
+        RunOutcome::Failed { failure: Failure::new("c", "m") },
+        RunOutcome::Cancelled,
+    ] {
+        assert_eq!(serde_json::to_value(&outcome).unwrap()["status"], outcome.name());
     }
 }
 

@@ -26,10 +26,11 @@ impl<'a> Requester<'a> {
     pub fn of(request: &'a RunRequest) -> Self {
         Self { tenant: &request.tenant, scopes: &request.uses }
     }
+}
 
-    fn has(self, scope: &Scope) -> bool {
-        self.scopes.contains(scope) || (scope.is_for_use() && self.scopes.contains(&Scope::UseAll))
-    }
+/// Whether one of the scopes that somebody holds is `wanted`, or stands for it.
+fn includes(held: &BTreeSet<Scope>, wanted: &Scope) -> bool {
+    held.contains(wanted) || (wanted.is_for_use() && held.contains(&Scope::UseAll))
 }
 
 /// Who may use something.
@@ -49,14 +50,14 @@ impl Access {
 
     fn admits(&self, who: Requester<'_>) -> bool {
         let is_theirs = self.tenants.as_ref().is_none_or(|tenants| tenants.contains(who.tenant));
-        let has_scope = |scopes: &BTreeSet<Scope>| scopes.iter().any(|scope| who.has(scope));
+        let has_scope =
+            |scopes: &BTreeSet<Scope>| scopes.iter().any(|scope| includes(who.scopes, scope));
         is_theirs && self.scopes.as_ref().is_none_or(has_scope)
     }
 }
 
-/// What not everybody may use, in addition to
-/// [`model_tenants`](crate::EngineParts::model_tenants) and what tool servers decide themselves.
-/// Everybody may use what is not in it.
+/// What not everybody may use, in addition to what tool servers decide themselves. Everybody may use
+/// what is not in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccessRules {
     /// Models by name.
@@ -80,13 +81,12 @@ pub struct ServerAccess {
 
 impl AccessRules {
     /// Returns what a run records of the scopes of whoever asks for it: those that the rules name.
-    pub fn granted(&self, scopes: &BTreeSet<Scope>, tenant: &TenantId) -> BTreeSet<Scope> {
-        let who = Requester { tenant, scopes };
+    pub fn granted(&self, scopes: &BTreeSet<Scope>) -> BTreeSet<Scope> {
         let servers = self.servers.values();
         let of_servers = servers.flat_map(|server| server.tools.values().chain([&server.server]));
         let all = self.models.values().chain([&self.any_model]).chain(self.tools.values());
         let named = all.chain(of_servers).filter_map(|access| access.scopes.as_ref()).flatten();
-        named.filter(|scope| who.has(scope)).copied().collect()
+        named.filter(|scope| includes(scopes, scope)).copied().collect()
     }
 
     pub(crate) fn admits_model(&self, who: Requester<'_>, name: &str, is_configured: bool) -> bool {

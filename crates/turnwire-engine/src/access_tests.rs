@@ -61,10 +61,10 @@ fn a_tool_may_belong_to_tenants() {
 
 #[test]
 fn a_run_records_the_scopes_that_rules_name() {
-    let (rules, tenant) = (rules(), TenantId::new("t"));
-    let granted = |held: &[&str]| rules.granted(&scopes(held), &tenant);
+    let rules = rules();
+    let granted = |held: &[&str]| rules.granted(&scopes(held));
     assert_eq!(granted(&["runs:write", "use:crm", "use:elsewhere"]), scopes(&["use:crm"]));
     let all = scopes(&["use:large", "use:other", "use:crm", "use:crm-admin"]);
     assert_eq!(granted(&["use:*"]), all);
-    assert!(AccessRules::default().granted(&scopes(&["use:*"]), &tenant).is_empty());
+    assert!(AccessRules::default().granted(&scopes(&["use:*"])).is_empty());
 }

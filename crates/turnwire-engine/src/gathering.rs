@@ -95,18 +95,11 @@ impl Tenants {
                     || now.duration_since(present.began_at) < PRESENT
             });
         }
-        if !self.by_id.contains_key(tenant) {
-            let present = Present { n_answers: Arc::default(), began_at: now };
-            self.by_id.insert(tenant.clone(), present);
-        }
-        let n_tenants = self.by_id.len();
-        let n_answers = self.by_id.get_mut(tenant).map(|present| {
-            present.began_at = now;
-            Arc::clone(&present.n_answers)
-        });
-        let n_answers = n_answers.unwrap_or_default();
-        n_answers.fetch_add(1, Ordering::Relaxed);
-        (n_answers, n_tenants)
+        let usual = || Present { n_answers: Arc::default(), began_at: now };
+        let present = self.by_id.entry(tenant.clone()).or_insert_with(usual);
+        present.began_at = now;
+        present.n_answers.fetch_add(1, Ordering::Relaxed);
+        (Arc::clone(&present.n_answers), self.by_id.len())
     }
 }
 

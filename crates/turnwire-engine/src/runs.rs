@@ -4,7 +4,7 @@
 
 use std::{
     any::Any,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
@@ -78,13 +78,9 @@ pub struct EngineParts {
     pub quotas: QuotaOptions,
     /// Models by name.
     pub models: BTreeMap<String, Arc<dyn Model>>,
-    /// Tenants that may use a model, by its name. All may use a model that is not in it.
-    pub model_tenants: BTreeMap<String, BTreeSet<TenantId>>,
     /// The model for all other names. `None` rejects other names.
     pub any_model: Option<Arc<dyn Model>>,
-    /// Tenants that may use `any_model`; all if not set.
-    pub any_model_tenants: Option<BTreeSet<TenantId>>,
-    /// Who else may use which models, tool servers and tools.
+    /// Who may use which models, tool servers and tools.
     pub access: Arc<AccessRules>,
     /// Tools of this process.
     pub tools: Toolbox,
@@ -125,9 +121,7 @@ impl Default for EngineParts {
             usage: None,
             quotas: QuotaOptions::default(),
             models: BTreeMap::new(),
-            model_tenants: BTreeMap::new(),
             any_model: None,
-            any_model_tenants: None,
             access: Arc::default(),
             tools: Toolbox::default(),
             servers: Arc::new(NoToolServers),
@@ -214,9 +208,7 @@ impl Runs {
         let clock = Arc::clone(&parts.clock_and_ids);
         let settings = EngineSettings {
             models: parts.models,
-            model_tenants: parts.model_tenants,
             any_model: parts.any_model,
-            any_model_tenants: parts.any_model_tenants,
             access: parts.access,
             tools: parts.tools,
             policy: parts.policy,

@@ -4,14 +4,10 @@
 //! start, it keeps until it ends. Only its model follows: each turn asks what the settings have now
 //! under its name, because an address or a key that was replaced may stop working.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use arc_swap::ArcSwap;
-use turnwire_contract::{Model, TenantId};
+use turnwire_contract::Model;
 
 use crate::{
     access::{AccessRules, Requester},
@@ -25,13 +21,9 @@ use crate::{
 pub struct EngineSettings {
     /// Models by name.
     pub models: BTreeMap<String, Arc<dyn Model>>,
-    /// Tenants that may use a model, by its name. All may use a model that is not in it.
-    pub model_tenants: BTreeMap<String, BTreeSet<TenantId>>,
     /// The model for all other names. `None` rejects other names.
     pub any_model: Option<Arc<dyn Model>>,
-    /// Tenants that may use `any_model`; all if not set.
-    pub any_model_tenants: Option<BTreeSet<TenantId>>,
-    /// Who else may use which models, tool servers and tools.
+    /// Who may use which models, tool servers and tools.
     pub access: Arc<AccessRules>,
     /// Tools of this process.
     pub tools: Toolbox,
@@ -52,13 +44,7 @@ impl EngineSettings {
         if !is_configured && self.is_forbidden_elsewhere(who, name) {
             return false;
         }
-        let tenants = if is_configured {
-            self.model_tenants.get(name)
-        } else {
-            self.any_model_tenants.as_ref()
-        };
-        tenants.is_none_or(|tenants| tenants.contains(who.tenant))
-            && self.access.admits_model(who, name, is_configured)
+        self.access.admits_model(who, name, is_configured)
     }
 
     /// Whether a provider has `name` for a model that somebody may not use: names that are passed on

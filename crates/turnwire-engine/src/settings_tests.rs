@@ -1,5 +1,7 @@
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
-use turnwire_contract::{Capabilities, ModelError, ModelStream, Prompt, Scope};
+use turnwire_contract::{Capabilities, ModelError, ModelStream, Prompt, Scope, TenantId};
 
 use super::*;
 use crate::access::Access;

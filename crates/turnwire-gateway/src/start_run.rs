@@ -59,7 +59,7 @@ impl App {
     ) -> Result<RunHandle, ApiError> {
         self.ensure_open()?;
         let (asked_by, trace) = (caller.actor().cloned(), caller.trace().cloned());
-        let uses = self.runs().access().granted(caller.scopes(), caller.tenant());
+        let uses = self.runs().access().granted(caller.scopes());
         let run = RunRequest { asked_by, uses, trace, ..run };
         if run.model.is_empty() {
             return Err(self.no_model_named(caller));

@@ -297,7 +297,7 @@ impl Projection {
             KeyValue::new(names::TOOL_NAME, call.tool.name.clone()),
             KeyValue::new(names::TOOL_CALL_ID, call.call_id.as_str().to_owned()),
             KeyValue::new(names::TOOL_TYPE, type_of(call.tool.kind)),
-            KeyValue::new(names::TOOL_OUTCOME, outcome_name(outcome)),
+            KeyValue::new(names::TOOL_OUTCOME, outcome.name()),
         ]);
         attributes.extend(server_of(&call.tool));
         attributes.extend(call.arguments.map(|text| KeyValue::new(names::TOOL_ARGUMENTS, text)));
@@ -415,7 +415,7 @@ impl Projection {
         let mut attributes = self.common(names::AGENT_OPERATION);
         attributes.extend(tokens(usage));
         attributes.extend([
-            KeyValue::new(names::RUN_OUTCOME, run_outcome(outcome)),
+            KeyValue::new(names::RUN_OUTCOME, outcome.name()),
             KeyValue::new(names::RUN_ATTEMPT, i64::from(self.attempt)),
         ]);
         if self.about.captures_contents {
@@ -511,31 +511,8 @@ fn type_of(kind: ToolKind) -> &'static str {
     }
 }
 
-fn run_outcome(outcome: &RunOutcome) -> &'static str {
-    match outcome {
-        RunOutcome::Completed => "completed",
-        RunOutcome::Incomplete { .. } => "incomplete",
-        RunOutcome::Failed { .. } => "failed",
-        RunOutcome::Cancelled => CANCELLED,
-    }
-}
-
-fn outcome_name(outcome: &ToolOutcome) -> &'static str {
-    match outcome {
-        ToolOutcome::Succeeded { .. } => "succeeded",
-        ToolOutcome::Failed { .. } => "failed",
-        ToolOutcome::TimedOut { .. } => "timed_out",
-        ToolOutcome::Cancelled => CANCELLED,
-        ToolOutcome::Denied { .. } => "denied",
-        ToolOutcome::InvalidArguments { .. } => "invalid_arguments",
-        ToolOutcome::NotFound { .. } => "not_found",
-        ToolOutcome::Skipped { .. } => "skipped",
-        ToolOutcome::OutcomeUnknown { .. } => "outcome_unknown",
-    }
-}
-
 fn error_of(outcome: &ToolOutcome) -> String {
-    outcome.failure().map_or_else(|| outcome_name(outcome).to_owned(), |failure| failure.code)
+    outcome.failure().map_or_else(|| outcome.name().to_owned(), |failure| failure.code)
 }
 
 /// The conventions have a name for a tool that reports an error.

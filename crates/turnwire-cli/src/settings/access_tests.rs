@@ -1,7 +1,7 @@
 //! Who may use what, from the file.
 
 use turnwire_contract::TenantId;
-use turnwire_engine::ServerAccess;
+use turnwire_engine::{Access, ServerAccess};
 
 use super::*;
 use crate::{

@@ -118,15 +118,12 @@ fn fixed(settings: &ServeSettings) -> ServerLimits {
 
 fn changed_models(old: &ServedModels, new: &ServedModels) -> Vec<String> {
     let mut changes = changed_entries("models", &old.named, &new.named);
-    changes.extend(changed_entries("models", &old.tenants, &new.tenants));
     let has_tools = |models: &ServedModels, name: &str| models.with_tools.contains(name);
     let named = old.named.keys().filter(|name| new.named.contains_key(*name));
     let named = named.filter(|name| has_tools(old, name) != has_tools(new, name));
     changes.extend(named.map(|name| format!("models.{name}")));
     let is_default_changed = old.default_name != new.default_name;
     changes.extend(is_default_changed.then(|| "the default model".to_owned()));
-    let are_others_changed = old.other_tenants != new.other_tenants;
-    changes.extend(are_others_changed.then(|| "other model names".to_owned()));
     changes.into_iter().collect()
 }
 

@@ -1,7 +1,7 @@
 //! `[models.*]`, and the environment variables of well-known providers.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, HashSet},
     num::NonZeroU64,
     time::Duration,
 };
@@ -9,7 +9,8 @@ use std::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Table;
-use turnwire_contract::{CustomTools, Parameter, Scope, TenantId};
+use turnwire_contract::{CustomTools, Parameter};
+use turnwire_engine::Access;
 use turnwire_models::{DEFAULT_CONNECT_TIMEOUT, Price, Secret, upstreams::DEFAULT_MAX_WAIT};
 
 use super::{
@@ -17,9 +18,7 @@ use super::{
     model_kind::{ANTHROPIC_URL, EXAMPLE_URL, Kind, OPENAI_URL},
     schema::words_of,
     upstreams::{ModelTimeouts, NamedUpstream, RawUpstream, UpstreamSettings, named_upstreams},
-    words::{
-        child, did_you_mean, is_http_url, missing, nanos, not_a_url, one_of, scopes_of, tenants_of,
-    },
+    words::{access_of, child, did_you_mean, is_http_url, missing, nanos, not_a_url, one_of},
 };
 use crate::{environment::Environment, exit::Problem};
 
@@ -133,14 +132,10 @@ pub(crate) struct ServedModels {
     pub(crate) default_name: Option<String>,
     /// Models that bring the tools of the server into Chat Completions.
     pub(crate) with_tools: HashSet<String>,
-    /// Tenants that may use a model; all may use one that is not in it.
-    pub(crate) tenants: BTreeMap<String, BTreeSet<TenantId>>,
-    /// Tenants whose requests for other names are passed on; all if not set.
-    pub(crate) other_tenants: Option<BTreeSet<TenantId>>,
-    /// Scopes of which a model needs one; it needs none if it is not in it.
-    pub(crate) scopes: BTreeMap<String, BTreeSet<Scope>>,
-    /// Scopes of which requests for other names need one; none if not set.
-    pub(crate) other_scopes: Option<BTreeSet<Scope>>,
+    /// Who may use a model; everybody may use one that is not in it.
+    pub(crate) access: BTreeMap<String, Access>,
+    /// Whose requests for other names are passed on.
+    pub(crate) other_access: Access,
 }
 
 /// Handling of requests for models that are not configured.
@@ -165,10 +160,8 @@ impl ServedModels {
             others,
             default_name: Some(SCRIPTED.to_owned()),
             with_tools,
-            tenants: BTreeMap::new(),
-            other_tenants: None,
-            scopes: BTreeMap::new(),
-            other_scopes: None,
+            access: BTreeMap::new(),
+            other_access: Access::default(),
         }
     }
 
@@ -210,46 +203,25 @@ impl ServedModels {
             }
             (None, _) => OtherNames::Refused,
         };
-        let mut tenants: BTreeMap<_, _> = models
-            .iter()
-            .filter_map(|(name, model)| Some((name.clone(), model.tenants.clone()?)))
-            .collect();
-        let mut scopes: BTreeMap<_, _> = models
-            .iter()
-            .filter_map(|(name, model)| Some((name.clone(), model.scopes.clone()?)))
-            .collect();
-        let of_chosen = chosen.and_then(|model| model.tenants.clone());
-        let scopes_of_chosen = chosen.and_then(|model| model.scopes.clone());
+        let access = models.iter().map(|(name, model)| (name.clone(), model.access.clone()));
+        let mut access: BTreeMap<_, _> = access.filter(|(_, rule)| !rule.is_open()).collect();
+        let of_chosen = chosen.map(|model| model.access.clone()).unwrap_or_default();
         let default_name = default.as_ref().map(|(_, name)| name.clone());
         if let Some((provider, name)) = default
             && !passes_names_on
             && !named.contains_key(&name)
         {
             // A name for the default provider counts as a configured name.
-            tenants.extend(of_chosen.clone().map(|of_chosen| (name.clone(), of_chosen)));
-            scopes.extend(scopes_of_chosen.clone().map(|of_chosen| (name.clone(), of_chosen)));
+            access.insert(name.clone(), of_chosen.clone());
             named.insert(name, ModelSettings::Provider(provider));
         }
-        let other_tenants = match fallback {
-            Some(name) => tenants.get(name).cloned(),
+        let other_access = match fallback {
+            Some(name) => access.get(name).cloned().unwrap_or_default(),
             None => of_chosen,
-        };
-        let other_scopes = match fallback {
-            Some(name) => scopes.get(name).cloned(),
-            None => scopes_of_chosen,
         };
         let with_tools = models.iter().filter(|(_, model)| model.brings_tools);
         let with_tools = with_tools.map(|(name, _)| name.clone()).collect();
-        Ok(Self {
-            named,
-            others,
-            default_name,
-            with_tools,
-            tenants,
-            other_tenants,
-            scopes,
-            other_scopes,
-        })
+        Ok(Self { named, others, default_name, with_tools, access, other_access })
     }
 }
 
@@ -411,10 +383,7 @@ pub(super) struct NamedModel {
     tool_calling: ToolCalling,
     custom_tools: CustomTools,
     brings_tools: bool,
-    /// Tenants that may use the model; all if not set.
-    tenants: Option<BTreeSet<TenantId>>,
-    /// Scopes of which one is needed to use the model; none if not set.
-    scopes: Option<BTreeSet<Scope>>,
+    access: Access,
     price: Option<Price>,
     unsupported: Vec<Parameter>,
 }
@@ -475,8 +444,7 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> NamedMod
         &CUSTOM_TOOLS,
         mistakes,
     );
-    let tenants = raw.tenants.map(|names| tenants_of(path, names, mistakes));
-    let scopes = raw.scopes.map(|names| scopes_of(path, names, mistakes));
+    let access = access_of(path, raw.tenants, raw.scopes, mistakes);
     let price = raw.price.and_then(|price| price.read(path, mistakes));
     let unsupported = parameters_of(path, &raw.unsupported_parameters, mistakes);
     let kind = kind_of(path, kind.as_deref(), mistakes);
@@ -497,8 +465,7 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> NamedMod
         tool_calling: tool_calling.unwrap_or_default(),
         custom_tools,
         brings_tools: raw.brings_tools == Some(true),
-        tenants,
-        scopes,
+        access,
         price,
         unsupported,
     }

@@ -6,20 +6,23 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use toml::Value;
 
 use super::{
-    ModelSettings, OtherNames, Provider, ServeSettings, file::SettingsFile, lines::line_of,
-    model_kind::usual_key_variable, models::custom_tools_name, schema::VARIABLE,
-    sections::settings_schema, words::child,
+    ModelSettings, OtherNames, Provider, ServeSettings,
+    file::SettingsFile,
+    lines::line_of,
+    model_kind::usual_key_variable,
+    models::custom_tools_name,
+    schema::{TableSchema, VARIABLE, below},
+    sections::settings_schema,
+    words::child,
 };
 use crate::{args::ServeArguments, environment::Environment, exit::Problem};
 
 /// What is printed in place of a secret.
 const SECRET: &str = "***";
-
-type Schema = Map<String, Json>;
 
 /// A setting in force.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,9 +87,9 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Collects a table: its values first, then the tables in it, as TOML wants it.
-    fn table(&mut self, path: &str, table: Option<&toml::Table>, schema: &Schema) {
-        let Some(properties) = object(schema, "properties") else { return };
-        let properties: Vec<(&String, &Schema)> = properties
+    fn table(&mut self, path: &str, table: Option<&toml::Table>, schema: &TableSchema) {
+        let Some(properties) = below(schema, "properties") else { return };
+        let properties: Vec<(&String, &TableSchema)> = properties
             .iter()
             .filter_map(|(key, schema)| Some((key, schema.as_object()?)))
             .collect();
@@ -107,16 +110,16 @@ impl Walk<'_> {
     }
 
     /// Collects what is in a table, a table of tables, or a list of tables.
-    fn below(&mut self, path: &str, value: Option<&Value>, schema: &Schema) {
+    fn below(&mut self, path: &str, value: Option<&Value>, schema: &TableSchema) {
         if schema.contains_key("properties") {
             return self.table(path, value.and_then(Value::as_table), schema);
         }
-        if let Some(schema) = object(schema, "additionalProperties") {
+        if let Some(schema) = below(schema, "additionalProperties") {
             for (name, value) in value.and_then(Value::as_table).into_iter().flatten() {
                 self.table(&child(path, name), value.as_table(), schema);
             }
         }
-        if let Some(schema) = object(schema, "items") {
+        if let Some(schema) = below(schema, "items") {
             for (n, value) in value.and_then(Value::as_array).into_iter().flatten().enumerate() {
                 self.table(&format!("{path}[{n}]"), value.as_table(), schema);
             }
@@ -128,7 +131,7 @@ impl Walk<'_> {
         path: &str,
         key: &str,
         table: Option<&toml::Table>,
-        schema: &Schema,
+        schema: &TableSchema,
     ) -> Setting {
         let is_secret = schema.contains_key("writeOnly");
         let variable = schema.get(VARIABLE).and_then(Json::as_str);
@@ -161,19 +164,15 @@ impl Walk<'_> {
 }
 
 /// Whether there are tables of settings in the value: it is one, or has several.
-fn has_tables(schema: &Schema) -> bool {
-    let is_table = |schema: &Schema| schema.contains_key("properties");
-    let inner = object(schema, "additionalProperties").or_else(|| object(schema, "items"));
+fn has_tables(schema: &TableSchema) -> bool {
+    let is_table = |schema: &TableSchema| schema.contains_key("properties");
+    let inner = below(schema, "additionalProperties").or_else(|| below(schema, "items"));
     is_table(schema) || inner.is_some_and(is_table)
 }
 
 /// Whether a table applies even if the file does not have it.
-fn is_always_there(schema: &Schema) -> bool {
+fn is_always_there(schema: &TableSchema) -> bool {
     schema.get("default").is_some_and(|default| *default == json!({}) || *default == json!([]))
-}
-
-fn object<'a>(schema: &'a Schema, key: &str) -> Option<&'a Schema> {
-    schema.get(key).and_then(Json::as_object)
 }
 
 /// A value of the file without secrets. A text that is only a reference to variables is none.

@@ -20,8 +20,16 @@ const REQUIRED: &str = "x-required";
 /// Environment variable that overrides a key.
 pub(super) const VARIABLE: &str = "x-turnwire-variable";
 
+/// The schema of a table or a value.
+pub(super) type TableSchema = Map<String, Value>;
+
+/// The schema below a keyword, such as `properties` or `items`.
+pub(super) fn below<'a>(schema: &'a TableSchema, keyword: &str) -> Option<&'a TableSchema> {
+    schema.get(keyword).and_then(Value::as_object)
+}
+
 /// The schema of one table, without references to others.
-pub(super) fn schema_of<T: JsonSchema>() -> Map<String, Value> {
+pub(super) fn schema_of<T: JsonSchema>() -> TableSchema {
     match generated::<T>().to_value() {
         Value::Object(schema) => schema,
         _ => Map::new(),

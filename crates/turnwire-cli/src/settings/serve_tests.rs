@@ -304,20 +304,20 @@ fn tenants_of_a_model_hold_for_every_name() {
                 tenants = [\"acme\"]\nprice = { input = 0.15, output = 0.6 }\n";
     let acme = Some(BTreeSet::from([TenantId::from("acme")]));
     let models = settings(text, &[], None).unwrap().models;
-    assert_eq!(models.tenants.get("default"), acme.as_ref());
-    assert_eq!(models.other_tenants, acme, "names that are passed on");
+    assert_eq!(models.access["default"].tenants, acme);
+    assert_eq!(models.other_access.tenants, acme, "names that are passed on");
     let price = Price { input: 150_000_000, cached_input: 150_000_000, output: 600_000_000 };
     let ModelSettings::Provider(provider) = &models.named["default"] else { panic!() };
     assert_eq!(provider.price, Some(price));
     let named = format!("{text}model = \"m\"\n");
     let models = settings(&named, &[], Some("other")).unwrap().models;
-    assert_eq!(models.tenants.get("other"), acme.as_ref(), "a name for the default provider");
+    assert_eq!(models.access["other"].tenants, acme, "a name for the default provider");
     let two =
         format!("{text}[models.open]\nkind = \"chat_completions\"\nbase_url = \"http://o/v1\"\n");
     let fallback = format!("{two}[server]\nfallback_model = \"open\"\n");
-    assert_eq!(settings(&fallback, &[], None).unwrap().models.other_tenants, None);
+    assert_eq!(settings(&fallback, &[], None).unwrap().models.other_access.tenants, None);
     let fallback = format!("{two}[server]\nfallback_model = \"default\"\n");
-    assert_eq!(settings(&fallback, &[], None).unwrap().models.other_tenants, acme);
+    assert_eq!(settings(&fallback, &[], None).unwrap().models.other_access.tenants, acme);
 }
 
 #[test]

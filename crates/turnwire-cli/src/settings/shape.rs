@@ -4,16 +4,22 @@
 //! What is wrong is reported and taken out, so that the rest can be read and checked further. A
 //! text is never quoted here: what stands in the wrong place may be a secret.
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::words::{child, did_you_mean};
-
-type Schema = Map<String, Json>;
+use super::{
+    schema::{TableSchema, below},
+    words::{child, did_you_mean},
+};
 
 /// Checks the keys of a table and everything below, and leaves what is right.
-pub(super) fn check_table(path: &str, table: &mut Table, schema: &Schema, told: &mut Vec<String>) {
-    let known = object(schema, "properties");
+pub(super) fn check_table(
+    path: &str,
+    table: &mut Table,
+    schema: &TableSchema,
+    told: &mut Vec<String>,
+) {
+    let known = below(schema, "properties");
     let others = schema.get("additionalProperties").and_then(Json::as_object);
     let mut wrong = Vec::new();
     for (key, value) in table.iter_mut() {
@@ -44,7 +50,12 @@ fn is_right(path: &str, value: &mut Value, schema: &Json, told: &mut Vec<String>
 }
 
 /// Whether a value can be used, perhaps without some of its keys.
-fn is_right_by(path: &str, value: &mut Value, schema: &Schema, told: &mut Vec<String>) -> bool {
+fn is_right_by(
+    path: &str,
+    value: &mut Value,
+    schema: &TableSchema,
+    told: &mut Vec<String>,
+) -> bool {
     let ways = schema.get("anyOf").and_then(Json::as_array);
     let Some(ways) = ways else { return is_of_type(path, value, schema, told) };
     let mut ways = ways.iter().filter_map(Json::as_object);
@@ -58,7 +69,7 @@ fn is_right_by(path: &str, value: &mut Value, schema: &Schema, told: &mut Vec<St
     false
 }
 
-fn is_of_type(path: &str, value: &mut Value, schema: &Schema, told: &mut Vec<String>) -> bool {
+fn is_of_type(path: &str, value: &mut Value, schema: &TableSchema, told: &mut Vec<String>) -> bool {
     if !fits(value, type_of(schema)) {
         told.push(format!("{path}: not {}", name_of(path, schema)));
         return false;
@@ -94,7 +105,7 @@ fn is_of_type(path: &str, value: &mut Value, schema: &Schema, told: &mut Vec<Str
     }
 }
 
-fn type_of(schema: &Schema) -> Option<&str> {
+fn type_of(schema: &TableSchema) -> Option<&str> {
     schema.get("type").and_then(Json::as_str)
 }
 
@@ -110,7 +121,7 @@ fn fits(value: &Value, wanted: Option<&str>) -> bool {
     }
 }
 
-fn range_of(schema: &Schema) -> Option<(i64, i64)> {
+fn range_of(schema: &TableSchema) -> Option<(i64, i64)> {
     let bound = |key: &str| schema.get(key).and_then(Json::as_i64);
     let (least, most) = (bound("minimum"), bound("maximum"));
     (least.is_some() || most.is_some())
@@ -118,7 +129,7 @@ fn range_of(schema: &Schema) -> Option<(i64, i64)> {
 }
 
 /// Describes what a value should be, after "not".
-fn name_of(path: &str, schema: &Schema) -> String {
+fn name_of(path: &str, schema: &TableSchema) -> String {
     match type_of(schema) {
         Some("string") => "a text; put it in quotes".to_owned(),
         Some("integer") => match range_of(schema) {
@@ -131,7 +142,7 @@ fn name_of(path: &str, schema: &Schema) -> String {
         },
         Some("number") => "a number".to_owned(),
         Some("boolean") => "true or false".to_owned(),
-        Some("array") => match object(schema, "items").and_then(type_of) {
+        Some("array") => match below(schema, "items").and_then(type_of) {
             Some("string") => "a list of texts".to_owned(),
             Some("object") => format!("a list of tables; write [[{path}]] above each"),
             Some("integer") => "a list of numbers".to_owned(),
@@ -140,10 +151,6 @@ fn name_of(path: &str, schema: &Schema) -> String {
         Some("object") => format!("a table; write [{path}] above its settings"),
         _ => "a value that is known here".to_owned(),
     }
-}
-
-fn object<'a>(schema: &'a Schema, key: &str) -> Option<&'a Schema> {
-    schema.get(key).and_then(Json::as_object)
 }
 
 #[cfg(test)]

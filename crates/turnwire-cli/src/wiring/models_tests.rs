@@ -1,5 +1,6 @@
 use super::*;
 use crate::settings::ModelTimeouts;
+use turnwire_engine::Access;
 
 fn provider(urls: &[&str]) -> Provider {
     let upstreams = urls.iter().map(|url| UpstreamSettings::at((*url).to_owned(), None));
@@ -23,10 +24,8 @@ fn served(named: &[(&str, &Provider)]) -> ServedModels {
         others: OtherNames::Refused,
         default_name: None,
         with_tools: [].into(),
-        scopes: BTreeMap::new(),
-        other_scopes: None,
-        tenants: BTreeMap::new(),
-        other_tenants: None,
+        access: [].into(),
+        other_access: Access::default(),
     }
 }
 

@@ -329,7 +329,7 @@ impl Watch {
     fn call_finished(&self, call_id: &CallId, outcome: &ToolOutcome, duration_ms: u64) {
         let Some(labels) = self.calls.get(call_id) else { return };
         let families = &self.families;
-        families.calls.get_or_create(&labels.clone().ended(call_outcome(outcome))).inc();
+        families.calls.get_or_create(&labels.clone().ended(outcome.name())).inc();
         if duration_ms > 0 {
             let duration = Duration::from_millis(duration_ms);
             observe(&families.call_durations.get_or_create(labels), duration);
@@ -379,7 +379,7 @@ impl RunWatch for Watch {
                     let code = known_code(&failure.code);
                     families.failed.get_or_create(&CodeLabel { code }).inc();
                 }
-                let outcome = run_outcome(outcome);
+                let outcome = outcome.name();
                 families.finished.get_or_create(&OutcomeLabel { outcome }).inc();
                 if let Some(queued_at) = self.queued_at {
                     observe(&families.durations, recorded.at.since(queued_at));
@@ -402,29 +402,6 @@ fn observe(histogram: &Histogram, duration: Duration) {
 /// The code, if it is one of the engine. A journal of a newer version may have others.
 fn known_code(code: &str) -> &'static str {
     failures::CODES.into_iter().find(|known| *known == code).unwrap_or(OTHER)
-}
-
-fn run_outcome(outcome: &RunOutcome) -> &'static str {
-    match outcome {
-        RunOutcome::Completed => "completed",
-        RunOutcome::Incomplete { .. } => "incomplete",
-        RunOutcome::Failed { .. } => "failed",
-        RunOutcome::Cancelled => "cancelled",
-    }
-}
-
-fn call_outcome(outcome: &ToolOutcome) -> &'static str {
-    match outcome {
-        ToolOutcome::Succeeded { .. } => "succeeded",
-        ToolOutcome::Failed { .. } => "failed",
-        ToolOutcome::TimedOut { .. } => "timed_out",
-        ToolOutcome::Cancelled => "cancelled",
-        ToolOutcome::Denied { .. } => "denied",
-        ToolOutcome::InvalidArguments { .. } => "invalid_arguments",
-        ToolOutcome::NotFound { .. } => "not_found",
-        ToolOutcome::Skipped { .. } => "skipped",
-        ToolOutcome::OutcomeUnknown { .. } => "outcome_unknown",
-    }
 }
 
 fn finish_name(finish: Finish) -> &'static str {

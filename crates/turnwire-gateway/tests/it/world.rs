@@ -1,7 +1,7 @@
 //! A server to talk to, and the means to do so.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -51,7 +51,6 @@ pub(crate) struct Plan {
     log: Option<Arc<dyn Journal>>,
     workers: Option<Arc<dyn Workers>>,
     audit: Option<Arc<dyn AuditLog>>,
-    model_tenants: BTreeMap<String, BTreeSet<TenantId>>,
     access: AccessRules,
     quotas: QuotaOptions,
     usage: Option<Arc<dyn UsageCounters>>,
@@ -82,7 +81,6 @@ impl Plan {
             log: None,
             workers: None,
             audit: None,
-            model_tenants: BTreeMap::new(),
             access: AccessRules::default(),
             quotas: QuotaOptions::default(),
             usage: None,
@@ -152,7 +150,8 @@ impl Plan {
 
     /// Restricts a model to one tenant.
     pub(crate) fn model_for(mut self, name: &str, tenant: &str) -> Self {
-        self.model_tenants.insert(name.to_owned(), [TenantId::from(tenant)].into());
+        let rule = self.access.models.entry(name.to_owned()).or_default();
+        rule.tenants = Some([TenantId::from(tenant)].into());
         self
     }
 
@@ -224,7 +223,6 @@ impl Plan {
             servers: self.other_servers.unwrap_or_else(|| Arc::new(self.servers)),
             workers: self.workers.unwrap_or(usual.workers),
             audit: self.audit.unwrap_or(usual.audit),
-            model_tenants: self.model_tenants,
             access: Arc::new(self.access),
             quotas: self.quotas,
             usage: self.usage,

@@ -1,7 +1,7 @@
 //! The outcome of a call, in the format of this surface.
 
 use serde_json::{Map, Value};
-use turnwire_contract::{CallId, Failure, Image, OUTCOME_UNKNOWN, RunId, ToolOutcome, ToolOutput};
+use turnwire_contract::{CallId, Failure, Image, RunId, ToolOutcome, ToolOutput};
 
 use super::item::{
     ErrorText, FailureNote, FileSearchResult, FunctionOutput, InputContent, ItemNote, McpError,
@@ -20,16 +20,13 @@ impl From<&Failure> for FailureNote {
 
 /// The failure of a call; `None` for a success.
 pub(super) fn failure(outcome: &ToolOutcome) -> Option<FailureNote> {
-    let code = match outcome {
-        ToolOutcome::Succeeded { .. } => return None,
-        ToolOutcome::Failed { failure } => failure.code.as_str(),
-        ToolOutcome::TimedOut { .. } => "timed_out",
-        ToolOutcome::Cancelled => "cancelled",
-        ToolOutcome::Denied { .. } => "denied",
-        ToolOutcome::InvalidArguments { .. } => "invalid_arguments",
-        ToolOutcome::NotFound { .. } => "not_found",
-        ToolOutcome::Skipped { .. } => "skipped",
-        ToolOutcome::OutcomeUnknown { .. } => OUTCOME_UNKNOWN,
+    if outcome.is_success() {
+        return None;
+    }
+    let code = if let ToolOutcome::Failed { failure } = outcome {
+        failure.code.as_str()
+    } else {
+        outcome.name()
     };
     let problem = outcome.problem().unwrap_or_default();
     let message = wire_text(&problem, WIRE_BYTES).text.to_owned();
