@@ -50,7 +50,7 @@ struct McpServer {
     latency_ms: Option<u64>,
     /// Last error of the connection. It stays after the connection is open again. Null if there was
     /// none since the start of the server.
-    last_error: Option<LastError>,
+    last_error: Option<McpServerError>,
     /// The calls of its tools. Calls of other tenants do not count.
     calls: McpCalls,
     /// The tools. Empty while they are not known.
@@ -114,7 +114,7 @@ enum ConnectionWord {
 
 /// An error of a connection.
 #[derive(Debug, Serialize, ToSchema)]
-struct LastError {
+struct McpServerError {
     /// What happened, in one sentence.
     message: String,
     /// Time of the error.
@@ -185,7 +185,7 @@ impl McpServer {
                 ServerState::LoginRequired => ConnectionWord::LoginRequired,
             },
             latency_ms: status.latency.and_then(millis),
-            last_error: status.last_error.map(|(message, at)| LastError { message, at }),
+            last_error: status.last_error.map(|(message, at)| McpServerError { message, at }),
             calls: McpCalls::new(calls, since),
             tools: tools.into_iter().map(listed).collect(),
         }

@@ -53,7 +53,7 @@ pub(super) struct VectorStoreFile {
     /// Indexing status of the file.
     status: Status,
     /// Why the file was not indexed. Null unless `status` is `failed`.
-    last_error: Option<LastError>,
+    last_error: Option<IndexingError>,
     /// Key-value pairs that a search can filter by.
     #[schema(value_type = Object)]
     attributes: Map<String, Value>,
@@ -77,7 +77,7 @@ pub(super) enum Status {
 
 /// Why a file was not indexed.
 #[derive(Debug, Serialize, ToSchema)]
-struct LastError {
+struct IndexingError {
     /// `unsupported_file`, `invalid_file` or `server_error`.
     code: &'static str,
     /// Human-readable message.
@@ -351,7 +351,7 @@ pub(super) fn show(collection: &CollectionId, attachment: Attachment) -> VectorS
                 ExtractionFailure::Invalid => "invalid_file",
                 ExtractionFailure::Broke => "server_error",
             };
-            (Status::Failed, Some(LastError { code, message: sentence(&reason) }))
+            (Status::Failed, Some(IndexingError { code, message: sentence(&reason) }))
         }
     };
     VectorStoreFile {

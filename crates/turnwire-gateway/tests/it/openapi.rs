@@ -1,6 +1,10 @@
 //! The document that describes everything.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 use turnwire_surfaces::ResponseEvent;
@@ -226,4 +230,60 @@ async fn the_document_describes_the_key() {
         assert_eq!((&key["in"], &key["required"]), (&"header".into(), &false.into()), "{path}");
         assert_eq!(key["schema"]["maxLength"], 255, "{path}");
     }
+}
+
+/// Two types of the same name become one schema, of which the document shows only one: generated
+/// clients then refuse what the other sends.
+#[test]
+fn every_schema_has_a_name_of_its_own() {
+    let mut types: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for file in source_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")) {
+        for name in schema_names(&fs::read_to_string(&file).unwrap()) {
+            types.entry(name).or_default().push(file.clone());
+        }
+    }
+    assert!(types.len() > 200, "only {} types were found", types.len());
+    types.retain(|_, files| files.len() > 1);
+    assert!(types.is_empty(), "add `#[schema(as = …)]` to one of each: {types:#?}");
+}
+
+/// All files of the crates that are compiled into the program.
+fn source_files(crates: &Path) -> Vec<PathBuf> {
+    let list = |folder: &Path| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut folders: Vec<PathBuf> =
+        list(crates).map(|name| name.join("src")).filter(|folder| folder.is_dir()).collect();
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        let (below, here): (Vec<_>, Vec<_>) = list(&folder).partition(|path| path.is_dir());
+        folders.extend(below);
+        files.extend(here.into_iter().filter(|path| path.extension().is_some_and(|it| it == "rs")));
+    }
+    files
+}
+
+/// The names of the schemas that are derived in a source file.
+fn schema_names(source: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut derived: Option<Option<String>> = None;
+    for line in source.lines().map(str::trim) {
+        let renamed = line.split_once("as = ").filter(|_| line.starts_with("#[schema("));
+        let declared =
+            line.split_whitespace().skip_while(|word| !matches!(*word, "struct" | "enum"));
+        if line.contains("ToSchema") {
+            derived = Some(None);
+        } else if line.starts_with("#[derive(") {
+            derived = None;
+        } else if let (Some(_), Some((_, name))) = (&derived, renamed) {
+            derived = Some(Some(identifier(name)));
+        } else if let (Some(name), false) = (declared.clone().nth(1), line.starts_with("//"))
+            && let Some(renamed) = derived.take()
+        {
+            names.push(renamed.unwrap_or_else(|| identifier(name)));
+        }
+    }
+    names
+}
+
+fn identifier(text: &str) -> String {
+    text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
 }

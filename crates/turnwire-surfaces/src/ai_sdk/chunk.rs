@@ -191,6 +191,7 @@ pub struct FinishMetadata {
 /// Why a stream ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schema(as = UiFinishReason)]
 pub enum FinishReason {
     /// The answer is complete.
     Stop,
