@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{SinkExt, StreamExt, future::join_all};
+use futures::{StreamExt, future::join_all};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio_tungstenite::{
@@ -315,18 +315,15 @@ fn socket_message(kind: &str, ids: &BTreeMap<&'static str, String>) -> Value {
 
 /// What a socket answers to a message, up to the answer to a ping after it.
 async fn answers(world: &World, key: &str, message: &Value) -> String {
-    let mut request = format!("ws://{}/ws/chat", world.address).into_client_request().unwrap();
-    let bearer = format!("Bearer {key}").parse().unwrap();
-    request.headers_mut().insert("authorization", bearer);
-    let mut socket = connect_async(request).await.unwrap().0;
-    socket.send(Message::text(message.to_string())).await.unwrap();
-    socket.send(Message::text(json!({ "type": "ping" }).to_string())).await.unwrap();
+    let mut socket = world.socket_of("/ws/chat", key).await;
+    socket.send(message.clone()).await;
+    socket.send(json!({ "type": "ping" })).await;
     let mut answers = String::new();
     let mut n_pongs = if message["type"] == "ping" { 2 } else { 1 };
     while n_pongs > 0 {
-        let Some(Ok(Message::Text(text))) = socket.next().await else { panic!("it ended") };
-        n_pongs -= i32::from(text.contains(r#""type":"pong""#));
-        answers.push_str(&text);
+        let answer = socket.next().await.expect("it ended");
+        n_pongs -= i32::from(answer["type"] == "pong");
+        answers.push_str(&answer.to_string());
         answers.push('\n');
     }
     answers
@@ -342,10 +339,7 @@ async fn the_matrix_of_socket_messages() {
     let stranger = new_key(&world, "stranger", OF_ONE_TENANT).await;
     let writer = new_key(&world, "owner", [Scope::RunsWrite]).await;
     let ids = objects(&world, &owner).await;
-    let unknown: BTreeMap<&str, String> = ids
-        .iter()
-        .map(|(name, id)| (*name, id.replace(|c: char| c.is_ascii_digit(), "7")))
-        .collect();
+    let unknown = unknown_ids(&ids);
     let document = serde_json::to_value(turnwire_gateway::openapi::document()).unwrap();
     let schema = &document["components"]["schemas"]["WsRequest"]["oneOf"];
     let kinds: Vec<String> = schema.as_array().unwrap().iter().map(kind_of).collect();
@@ -353,15 +347,85 @@ async fn the_matrix_of_socket_messages() {
     for kind in &kinds {
         let of_owner = answers(&world, &stranger.text, &socket_message(kind, &ids)).await;
         let of_nobody = answers(&world, &stranger.text, &socket_message(kind, &unknown)).await;
-        let without_ids = |text: &str, ids: &BTreeMap<&str, String>| {
-            ids.values().fold(text.to_owned(), |text, id| text.replace(id.as_str(), "none"))
-        };
         let (seen, expected) = (without_ids(&of_owner, &ids), without_ids(&of_nobody, &unknown));
         assert_eq!(seen, expected, "`{kind}` tells that it exists");
         assert!(!of_owner.contains("owl"), "`{kind}`: {of_owner}");
     }
     let refused = answers(&world, &writer.text, &socket_message("resume", &ids)).await;
     assert!(refused.contains("runs:read") && !refused.contains("owl"), "{refused}");
+    world.close().await;
+}
+
+/// Ids of the same form that nothing has.
+fn unknown_ids<'a>(ids: &BTreeMap<&'a str, String>) -> BTreeMap<&'a str, String> {
+    let unknown = |id: &str| id.replace(|c: char| c.is_ascii_digit(), "7");
+    ids.iter().map(|(name, id)| (*name, unknown(id))).collect()
+}
+
+fn without_ids(text: &str, ids: &BTreeMap<&str, String>) -> String {
+    ids.values().fold(text.to_owned(), |text, id| text.replace(id.as_str(), "none"))
+}
+
+/// Requests that name the objects of somebody, each in another way.
+fn naming_requests(ids: &BTreeMap<&'static str, String>) -> Vec<Value> {
+    let file = json!({ "type": "input_file", "file_id": ids["file_id"] });
+    let search = json!({ "type": "file_search", "vector_store_ids": [ids["vector_store_id"]] });
+    let approval = json!({ "type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": true });
+    vec![
+        json!({ "input": "?", "previous_response_id": ids["response_id"] }),
+        json!({ "input": "?", "conversation": ids["conversation_id"] }),
+        json!({ "input": [{ "role": "user", "content": [file] }] }),
+        json!({ "input": "?", "tools": [search] }),
+        json!({ "input": [{ "type": "item_reference", "id": ids["item_id"] }] }),
+        json!({ "input": [approval], "previous_response_id": ids["response_id"] }),
+    ]
+}
+
+/// What OpenAI's WebSocket answers to a request, without what differs each time.
+async fn response_on_a_socket(world: &World, key: &str, request: &Value) -> Value {
+    let mut socket = world.socket_of("/v1/responses", key).await;
+    let mut message = request.clone();
+    message["type"] = json!("response.create");
+    socket.send(message).await;
+    loop {
+        let answer = socket.next().await.expect("an answer");
+        match answer["type"].as_str() {
+            Some("error") => return answer,
+            Some("response.completed") => return answer["response"]["output"].clone(),
+            _ => {}
+        }
+    }
+}
+
+/// A1, A2: on OpenAI's WebSocket, too, what belongs to another tenant does not exist, and what a
+/// request names needs its scope. The owner is answered.
+#[tokio::test]
+async fn the_matrix_of_requests_on_the_responses_socket() {
+    let world = chatty().start().await;
+    let owner = new_key(&world, "owner", OF_ONE_TENANT).await;
+    let stranger = new_key(&world, "stranger", OF_ONE_TENANT).await;
+    let writer = new_key(&world, "owner", [Scope::RunsWrite]).await;
+    let ids = objects(&world, &owner).await;
+    let unknown = unknown_ids(&ids);
+    for (request, none) in naming_requests(&ids).iter().zip(&naming_requests(&unknown)) {
+        let of_owner = response_on_a_socket(&world, &stranger.text, request).await;
+        let of_nobody = response_on_a_socket(&world, &stranger.text, none).await;
+        assert_eq!(of_owner["type"], "error", "{request}: {of_owner}");
+        let seen = without_ids(&of_owner.to_string(), &ids);
+        assert_eq!(seen, without_ids(&of_nobody.to_string(), &unknown), "{request}");
+    }
+    let mut missing = Vec::new();
+    for request in naming_requests(&ids) {
+        let answer = response_on_a_socket(&world, &writer.text, &request).await;
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        missing.push(message.split('`').nth(1).unwrap_or_default().to_owned());
+    }
+    // Who may start runs may continue those of the tenant.
+    assert_eq!(missing, ["", "", "files", "files", "", "approve"]);
+    for request in &naming_requests(&ids)[..4] {
+        let answer = response_on_a_socket(&world, &owner.text, request).await;
+        assert!(answer.to_string().contains("owl"), "{request}: {answer}");
+    }
     world.close().await;
 }
 

@@ -294,8 +294,20 @@ impl World {
     }
 
     pub(crate) async fn socket(&self, path: &str) -> Socket {
+        self.open_socket(path, None).await
+    }
+
+    pub(crate) async fn socket_of(&self, path: &str, key: &str) -> Socket {
+        self.open_socket(path, Some(format!("Bearer {key}"))).await
+    }
+
+    async fn open_socket(&self, path: &str, authorization: Option<String>) -> Socket {
         let url = format!("ws://{}{path}", self.address);
-        Socket(connect_async(url.into_client_request().unwrap()).await.unwrap().0)
+        let mut request = url.into_client_request().unwrap();
+        if let Some(value) = authorization {
+            request.headers_mut().insert("authorization", value.parse().unwrap());
+        }
+        Socket(connect_async(request).await.unwrap().0)
     }
 
     /// Closes the server and waits for it.
