@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use redis::RedisError;
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -25,10 +26,12 @@ use crate::{
         Notifier, Transport,
         postgres::ListenTask,
         redis::{Channels, PublishTask, Publisher, SubscribeTask},
+        signature::Secret,
     },
     outage::Availability,
     pages::Source,
     statistics::{Counters, TimedBatchWriter},
+    usage::MinuteCounters,
     writer::{
         BatchWriter, CommitNotifier, IsolatedWriter, PostgresBatchWriter, SqliteBatchWriter,
         Writer, WriterHandle,
@@ -104,6 +107,8 @@ pub(crate) struct Inner {
     pub(crate) audit: AuditQueue,
     pub(crate) outage: Arc<Availability>,
     pub(crate) counters: Arc<Counters>,
+    /// Counters of use that are in Redis.
+    pub(crate) minutes: Option<MinuteCounters>,
     /// Notified when this process has changed what a list says about a run.
     pub(crate) summarized: Notify,
     /// Notified when this process has stored a delivery of a webhook.
@@ -198,9 +203,11 @@ struct StoreBuilder {
 
 impl StoreBuilder {
     async fn open(self, options: StoreOptions) -> Result<Store, OpenError> {
+        let mut minutes = None;
         let (transport, publisher) = match (&self.postgres, &options.fanout) {
             (Some(_), Some(url)) => {
-                let publisher = self.use_redis(url).await?;
+                let (publisher, counters) = self.use_redis(url).await?;
+                minutes = Some(counters);
                 (Transport::Redis(publisher.clone()), Some(publisher))
             }
             (Some(postgres), None) => {
@@ -228,6 +235,7 @@ impl StoreBuilder {
             audit: AuditQueue::default(),
             outage: self.outage,
             counters: self.counters,
+            minutes,
             summarized: Notify::new(),
             delivery_added: Notify::new(),
             tasks: self.tasks,
@@ -239,16 +247,20 @@ impl StoreBuilder {
         Ok(store)
     }
 
-    async fn use_redis(&self, url: &str) -> Result<Publisher, OpenError> {
-        let client = redis::Client::open(url)
-            .map_err(|error| OpenError::Refused(format!("the address of Redis: {error}")))?;
+    async fn use_redis(&self, url: &str) -> Result<(Publisher, MinuteCounters), OpenError> {
+        let bad_address =
+            |error: RedisError| OpenError::Refused(format!("the address of Redis: {error}"));
+        let client = redis::Client::open(url).map_err(bad_address)?;
         let sql = "select value from secrets where name = $1";
         let found = self.database.query(sql, &[Value::Text("news")]).await.map_err(refused)?;
         let secret = found.first().map(|row| row.text(0).map(str::to_owned));
         let missing = || OpenError::Refused("the database has no notification secret".to_owned());
-        let channels = Channels::of(secret.ok_or_else(missing)?.map_err(refused)?);
+        let secret = Secret::new(secret.ok_or_else(missing)?.map_err(refused)?);
+        let channels = Channels::of(secret.clone());
         let (publisher, notifications) = Publisher::new();
         let outage = Arc::new(Availability::of("Redis"));
+        let minutes = MinuteCounters::new(client.clone(), secret, Arc::clone(&outage))
+            .map_err(bad_address)?;
         let publish_task = PublishTask {
             client: client.clone(),
             channels: channels.clone(),
@@ -265,7 +277,7 @@ impl StoreBuilder {
         };
         self.tasks.spawn(publish_task.run(self.stop.clone()));
         self.tasks.spawn(subscribe_task.run(self.stop.clone()));
-        Ok(publisher)
+        Ok((publisher, minutes))
     }
 
     fn listen_to(&self, postgres: &PostgresDatabase) {

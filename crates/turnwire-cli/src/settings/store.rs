@@ -58,7 +58,8 @@ fn days(retention: Option<Duration>) -> u64 {
     retention.map_or(0, |retention| retention.as_secs() / DAY.as_secs())
 }
 
-/// Delivers events to other nodes faster than PostgreSQL does. Only useful with several nodes.
+/// Delivers events to other nodes faster than PostgreSQL does, and counts the quotas of minutes.
+/// Only useful with several nodes.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawFanout {

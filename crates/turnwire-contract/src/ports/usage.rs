@@ -138,7 +138,7 @@ pub struct UsageCount {
 /// * what a node sets replaces what the same node has set before, for the same subject and window,
 ///   so that repeating it changes nothing;
 /// * what is read is the sum over all nodes, and includes everything whose setting has returned;
-/// * a window is kept at least until a day after its end.
+/// * a window is kept at least until an hour after its end.
 #[async_trait]
 pub trait UsageCounters: Send + Sync {
     /// Sets what `node` has used.

@@ -11,7 +11,7 @@ use crate::database::Database;
 
 pub(crate) mod postgres;
 pub(crate) mod redis;
-mod signature;
+pub(crate) mod signature;
 
 pub(crate) use redis::Publisher;
 

@@ -48,8 +48,7 @@ pub(crate) struct Channels {
 
 impl Channels {
     /// Returns the channels of the database with this secret.
-    pub(crate) fn of(secret: String) -> Self {
-        let secret = Secret::new(secret);
+    pub(crate) fn of(secret: Secret) -> Self {
         let prefix = format!("turnwire:{}:", secret.database());
         Self { secret, prefix }
     }
@@ -132,7 +131,7 @@ impl PublishTask {
         for notification in notifications {
             match notification {
                 Notification::Grown { run_id, rows } => {
-                    let signed = self.channels.secret.sign(run_id, &encode_rows(rows));
+                    let signed = self.channels.secret.sign(run_id.as_str(), &encode_rows(rows));
                     pipeline.publish(self.channels.of_run(run_id), signed).ignore()
                 }
                 Notification::Work => pipeline.publish(self.channels.work(), "").ignore(),
@@ -263,7 +262,7 @@ impl SubscribeTask {
         }
         let run_id = RunId::from(name);
         let payload = message.get_payload_bytes();
-        let Some(body) = self.channels.secret.check(&run_id, payload) else {
+        let Some(body) = self.channels.secret.check(run_id.as_str(), payload) else {
             tracing::warn!(%run_id, "notification with an invalid signature ignored");
             return;
         };

@@ -1,8 +1,7 @@
-//! Signatures of Redis messages, because other clients may be able to publish there.
+//! Signatures of what is in Redis, because other clients may be able to write there.
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
-use turnwire_contract::RunId;
 
 /// Bytes of a signature.
 const LENGTH: usize = 32;
@@ -23,9 +22,9 @@ impl Secret {
         digest.chars().take(16).collect()
     }
 
-    /// Returns `body` prefixed with its signature.
-    pub(crate) fn sign(&self, run_id: &RunId, body: &[u8]) -> Vec<u8> {
-        let signature = self.mac(run_id, body).map(|mac| mac.finalize().into_bytes());
+    /// Returns `body` prefixed with a signature that holds under this name alone.
+    pub(crate) fn sign(&self, name: &str, body: &[u8]) -> Vec<u8> {
+        let signature = self.mac(name, body).map(|mac| mac.finalize().into_bytes());
         let mut signed = Vec::with_capacity(LENGTH + body.len());
         signed.extend_from_slice(signature.as_deref().unwrap_or_default());
         signed.extend_from_slice(body);
@@ -33,15 +32,15 @@ impl Secret {
     }
 
     /// Returns the body if its signature is valid.
-    pub(crate) fn check<'a>(&self, run_id: &RunId, signed: &'a [u8]) -> Option<&'a [u8]> {
+    pub(crate) fn check<'a>(&self, name: &str, signed: &'a [u8]) -> Option<&'a [u8]> {
         let (signature, body) = signed.split_at_checked(LENGTH)?;
-        self.mac(run_id, body)?.verify_slice(signature).ok()?;
+        self.mac(name, body)?.verify_slice(signature).ok()?;
         Some(body)
     }
 
-    fn mac(&self, run_id: &RunId, body: &[u8]) -> Option<Hmac<Sha256>> {
+    fn mac(&self, name: &str, body: &[u8]) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()).ok()?;
-        mac.update(run_id.as_str().as_bytes());
+        mac.update(name.as_bytes());
         mac.update(&[0]);
         mac.update(body);
         Some(mac)

@@ -1,4 +1,5 @@
 //! Counters of use: the sum of all nodes, and nothing for ever.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should fall over")]
 
 use std::{slice, sync::Arc};
 
@@ -7,6 +8,8 @@ use turnwire_contract::{
     TenantId, Timestamp, UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject,
     UsageWindow,
 };
+use turnwire_stores::{Store, StoreOptions};
+use turnwire_testkit::services::redis_url;
 
 use crate::support::Backend;
 
@@ -35,50 +38,91 @@ async fn nodes_add_up() {
     for backend in Backend::both() {
         let stores = backend.stores(2).await;
         let [one, two] = stores.as_slice() else { unreachable!() };
-        let now = 4_000_000_000_000_000;
-        let (acme, key) = (subject("acme", None), subject("acme", Some("key_1")));
-        let (this, next) = (window(now), window(now + MINUTE));
-        one.set_usage("a", &[count(&acme, this, 1), count(&key, this, 2)]).await.unwrap();
-        one.set_usage("a", &[count(&acme, this, 3)]).await.unwrap();
-        two.set_usage("b", &[count(&acme, this, 5), count(&acme, next, 7)]).await.unwrap();
-        // The same again, as after an answer that was lost.
-        two.set_usage("b", &[count(&acme, this, 5)]).await.unwrap();
-        let wanted = [
-            (acme.clone(), next),
-            (subject("other", None), this),
-            (key, this),
-            (acme.clone(), this),
-        ];
-        let found = one.usage_of(&wanted).await.unwrap();
-        assert_eq!(found, [amounts(7), amounts(0), amounts(2), amounts(8)]);
-        let holders = async |tenant: &str, at: i64, limit: usize| {
-            let (tenant, at) = (TenantId::from(tenant), Timestamp::from_micros(at));
-            two.holders_of(&tenant, at, limit).await.unwrap()
-        };
-        one.set_usage("a", &[count(&subject("acme", Some("key_0")), this, 2)]).await.unwrap();
-        assert_eq!(holders("acme", now, 9).await, ["key_0", "key_1"]);
-        assert_eq!(holders("acme", now, 1).await, ["key_0"]);
-        assert!(holders("acme", now + MINUTE, 9).await.is_empty(), "their window is over");
-        assert!(holders("other", now, 9).await.is_empty());
-        let many: Vec<UsageCount> =
-            (0..1_200).map(|n| count(&subject(&format!("t{n}"), None), this, 1 + n)).collect();
-        one.set_usage("a", &many).await.unwrap();
-        let wanted: Vec<_> = many.iter().map(|count| (count.subject.clone(), this)).collect();
-        let found = two.usage_of(&wanted).await.unwrap();
-        let expected: Vec<UsageAmounts> = many.iter().map(|count| count.amounts).collect();
-        assert_eq!(found, expected, "in their order");
-        // More than a database can add up is less, for its subject alone.
-        let most = UsageAmounts { cost_nanos: u64::MAX, ..amounts(1) };
-        let whale = subject("whale", None);
-        let whales = UsageCount { subject: whale.clone(), window: this, amounts: most };
-        for node in ["a", "b", "c"] {
-            one.set_usage(node, slice::from_ref(&whales)).await.unwrap();
-        }
-        let found = one.usage_of(&[(whale, this)]).await.unwrap();
-        assert!(found.first().unwrap().cost_nanos > u64::try_from(i64::MAX / 1_000).unwrap());
-        assert_eq!(one.usage_of(&[]).await.unwrap(), []);
-        one.set_usage("a", &[]).await.unwrap();
+        add_up(one, two).await;
     }
+}
+
+async fn add_up(one: &Store, two: &Store) {
+    let now = 4_000_000_000_000_000;
+    let (acme, key) = (subject("acme", None), subject("acme", Some("key_1")));
+    let (this, next) = (window(now), window(now + MINUTE));
+    one.set_usage("a", &[count(&acme, this, 1), count(&key, this, 2)]).await.unwrap();
+    one.set_usage("a", &[count(&acme, this, 3)]).await.unwrap();
+    two.set_usage("b", &[count(&acme, this, 5), count(&acme, next, 7)]).await.unwrap();
+    // The same again, as after an answer that was lost.
+    two.set_usage("b", &[count(&acme, this, 5)]).await.unwrap();
+    let wanted =
+        [(acme.clone(), next), (subject("other", None), this), (key, this), (acme.clone(), this)];
+    let found = one.usage_of(&wanted).await.unwrap();
+    assert_eq!(found, [amounts(7), amounts(0), amounts(2), amounts(8)]);
+    let holders = async |tenant: &str, at: i64, limit: usize| {
+        let (tenant, at) = (TenantId::from(tenant), Timestamp::from_micros(at));
+        two.holders_of(&tenant, at, limit).await.unwrap()
+    };
+    one.set_usage("a", &[count(&subject("acme", Some("key_0")), this, 2)]).await.unwrap();
+    assert_eq!(holders("acme", now, 9).await, ["key_0", "key_1"]);
+    assert_eq!(holders("acme", now, 1).await, ["key_0"]);
+    assert!(holders("acme", now + MINUTE, 9).await.is_empty(), "their window is over");
+    assert!(holders("other", now, 9).await.is_empty());
+    let many: Vec<UsageCount> =
+        (0..1_200).map(|n| count(&subject(&format!("t{n}"), None), this, 1 + n)).collect();
+    one.set_usage("a", &many).await.unwrap();
+    let wanted: Vec<_> = many.iter().map(|count| (count.subject.clone(), this)).collect();
+    let found = two.usage_of(&wanted).await.unwrap();
+    let expected: Vec<UsageAmounts> = many.iter().map(|count| count.amounts).collect();
+    assert_eq!(found, expected, "in their order");
+    // More than a database can add up is less, for its subject alone.
+    let most = UsageAmounts { cost_nanos: u64::MAX, ..amounts(1) };
+    let whale = subject("whale", None);
+    let whales = UsageCount { subject: whale.clone(), window: this, amounts: most };
+    for node in ["a", "b", "c"] {
+        one.set_usage(node, slice::from_ref(&whales)).await.unwrap();
+    }
+    let found = one.usage_of(&[(whale, this)]).await.unwrap();
+    assert!(found.first().unwrap().cost_nanos > u64::try_from(i64::MAX / 1_000).unwrap());
+    assert_eq!(one.usage_of(&[]).await.unwrap(), []);
+    one.set_usage("a", &[]).await.unwrap();
+}
+
+/// With Redis, minutes are counted there alone, and leave by themselves; days stay in the database.
+/// What others write into Redis is not counted.
+#[tokio::test]
+async fn minutes_are_counted_in_redis() {
+    let backend = Backend::postgres();
+    let with_redis = |options: &mut StoreOptions| options.fanout = Some(redis_url());
+    let (one, two) = (backend.store_with(with_redis).await, backend.store_with(with_redis).await);
+    add_up(&one, &two).await;
+    let rows = "select cast(count(*) as text) from usage_counters";
+    assert_eq!(backend.ask(rows).await, ["0"]);
+
+    let now = Timestamp::from_micros(4_000_000_000_000_000);
+    let tenant = format!("acme {}:", uuid::Uuid::new_v4());
+    let acme = subject(&tenant, None);
+    let (minute, day) = (UsageSpan::Minute.window(now), UsageSpan::Day.window(now));
+    one.set_usage("a", &[count(&acme, day, 1), count(&acme, minute, 2)]).await.unwrap();
+    two.set_usage("b", &[count(&acme, minute, 3), count(&acme, day, 4)]).await.unwrap();
+    assert_eq!(backend.ask(rows).await, ["2"]);
+    let mut redis = redis::Client::open(redis_url()).unwrap().get_connection().unwrap();
+    let keys: Vec<String> =
+        redis::cmd("KEYS").arg(format!("*{tenant}*")).query(&mut redis).unwrap();
+    let [key] = keys.as_slice() else { panic!("{keys:?}") };
+    let expires: i64 = redis::cmd("PEXPIRETIME").arg(key).query(&mut redis).unwrap();
+    assert_eq!(expires, (minute.ends_at.as_micros() + 60 * MINUTE) / 1_000);
+    let copied: Vec<u8> = redis::cmd("HGET").arg(key).arg("a").query(&mut redis).unwrap();
+    for (node, forged) in [("c", copied), ("d", b"9 9 9 9".to_vec()), ("e", Vec::new())] {
+        let () = redis::cmd("HSET").arg(key).arg(node).arg(forged).query(&mut redis).unwrap();
+    }
+    let found = one.usage_of(&[(acme.clone(), minute), (acme, day)]).await.unwrap();
+    assert_eq!(found, [amounts(5), amounts(5)]);
+}
+
+/// While Redis is away, minutes are counted in the database.
+#[tokio::test]
+async fn minutes_are_counted_without_redis() {
+    let backend = Backend::postgres();
+    let nowhere = |options: &mut StoreOptions| options.fanout = Some("redis://127.0.0.1:9/".into());
+    let (one, two) = (backend.store_with(nowhere).await, backend.store_with(nowhere).await);
+    add_up(&one, &two).await;
 }
 
 /// Retention deletes windows that ended more than a day ago, all of them, and no others.

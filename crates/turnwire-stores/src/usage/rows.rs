@@ -1,13 +1,6 @@
-//! Counters of what tenants and holders of keys use.
-//!
-//! Each node sets its own totals and adds up those of all: a repeated write after an unclear commit
-//! counts nothing twice, and nodes do not wait for each other's rows.
+//! Counters of use as rows of the database, and the active runs.
 
-use async_trait::async_trait;
-use turnwire_contract::{
-    StoreError, TenantId, Timestamp, UsageAmounts, UsageCount, UsageCounters, UsageSubject,
-    UsageWindow,
-};
+use turnwire_contract::{TenantId, Timestamp, UsageAmounts, UsageCount, UsageSubject, UsageWindow};
 
 use crate::{
     Store,
@@ -25,9 +18,12 @@ const DELETED_AT_ONCE: usize = 1_000;
 /// servers differ.
 const KEPT_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 
-#[async_trait]
-impl UsageCounters for Store {
-    async fn set_usage(&self, node: &str, counts: &[UsageCount]) -> Result<(), StoreError> {
+impl Store {
+    pub(super) async fn set_usage_rows(
+        &self,
+        node: &str,
+        counts: &[&UsageCount],
+    ) -> Result<(), DatabaseError> {
         let sql = format!(
             "insert into usage_counters (node, tenant, holder, starts_at, ends_at,
                                          requests, tokens, tool_calls, cost_nanos)
@@ -55,10 +51,11 @@ impl UsageCounters for Store {
         Ok(())
     }
 
-    async fn usage_of(
+    /// Returns the sums over all nodes, one for each of `wanted`, in their order.
+    pub(super) async fn usage_rows(
         &self,
-        wanted: &[(UsageSubject, UsageWindow)],
-    ) -> Result<Vec<UsageAmounts>, StoreError> {
+        wanted: &[(&UsageSubject, UsageWindow)],
+    ) -> Result<Vec<UsageAmounts>, DatabaseError> {
         let sum = |column| format!("cast(coalesce(sum(u.{column}), 0) as bigint)");
         let sums = ["requests", "tokens", "tool_calls", "cost_nanos"].map(sum).join(", ");
         let sql = format!(
@@ -89,7 +86,11 @@ impl UsageCounters for Store {
         Ok(found)
     }
 
-    async fn runs_of_others(&self, wanted: &[UsageSubject]) -> Result<Vec<u64>, StoreError> {
+    /// Returns how many active runs of each of `wanted` this process does not execute.
+    pub(super) async fn active_elsewhere(
+        &self,
+        wanted: &[UsageSubject],
+    ) -> Result<Vec<u64>, DatabaseError> {
         let sql = format!(
             "select cast(count(r.id) as bigint) from {} left join runs r
                  on r.tenant = zipped.c1 and r.state = 'active' and r.worker <> $1
@@ -110,25 +111,21 @@ impl UsageCounters for Store {
         Ok(found)
     }
 
-    async fn holders_of(
+    pub(super) async fn holders_in_rows(
         &self,
         tenant: &TenantId,
         at: Timestamp,
         limit: usize,
-    ) -> Result<Vec<String>, StoreError> {
+    ) -> Result<Vec<String>, DatabaseError> {
         let sql = "select distinct holder from usage_counters
                    where tenant = $1 and holder <> '' and starts_at <= $2 and ends_at > $2
                    order by holder limit $3";
         let at = Value::Integer(at.as_micros());
         let limit = Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
         let rows = self.0.database.query(sql, &[Value::Tenant(tenant), at, limit]).await?;
-        let holders: Result<Vec<String>, DatabaseError> =
-            rows.iter().map(|row| Ok(row.text(0)?.to_owned())).collect();
-        Ok(holders?)
+        rows.iter().map(|row| Ok(row.text(0)?.to_owned())).collect()
     }
-}
 
-impl Store {
     /// Deletes counters of windows that ended long ago.
     pub(crate) async fn forget_old_usage(&self) -> Result<(), DatabaseError> {
         let database = &self.0.database;
