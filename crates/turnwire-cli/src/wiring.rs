@@ -10,7 +10,8 @@ use std::{collections::BTreeMap, env, sync::Arc};
 
 use turnwire::{Agent, Error};
 use turnwire_contract::{
-    Pins, SecretBox, SpanCounts, TokenVerifier, Tool, ToolServers, WebhookCounts, WebhookOutbox,
+    MetricExportCounts, Pins, SecretBox, SpanCounts, TokenVerifier, Tool, ToolServers,
+    WebhookCounts, WebhookOutbox,
 };
 use turnwire_engine::{
     ApprovalPolicy, EngineParts, EngineSettings, MemoryBlobStore, MemoryJournal, MemoryPins,
@@ -18,7 +19,7 @@ use turnwire_engine::{
 };
 use turnwire_gateway::{App, AppOptions, AuthOptions, ReloadCalls, Webhooks};
 use turnwire_oidc::{Oidc, OidcOptions};
-use turnwire_otel::SpanExport;
+use turnwire_otel::{MetricExport, SpanExport};
 use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{
     DefaultAnalyzer, Egress, EgressOptions, Embeddings, EmbeddingsOptions, FileSearch,
@@ -28,7 +29,7 @@ use turnwire_tools::{
 
 use self::{
     models::{BuiltModels, model},
-    traces::traces,
+    traces::{metrics, traces},
 };
 use crate::{
     demo,
@@ -83,6 +84,8 @@ pub(crate) struct Gateway {
     pub(crate) webhooks: Option<WebhookSender>,
     /// Sends spans in the background, once it is started; none if there is no receiver.
     pub(crate) traces: Option<SpanExport>,
+    /// Sends metrics in the background, once it is started; none if there is no receiver.
+    pub(crate) metrics: Option<MetricExport>,
     /// Replaces what can change, after a reload.
     pub(crate) replaceable: Replaceable,
 }
@@ -118,6 +121,7 @@ pub(crate) async fn gateway(
         worker: store.as_ref().map(|store| store.worker().to_owned()),
         webhooks: webhooks.clone(),
         spans: Arc::default(),
+        metric_exports: Arc::default(),
         reloads,
         models: BuiltModels::default(),
         tokens: None,
@@ -138,10 +142,11 @@ pub(crate) async fn gateway(
     let indexer = Indexer::new(library.clone(), reader, pdf_program());
     // The rest is put in force below, as by a reload.
     let app = App::new(runs, library, prepared.options.clone());
+    let metrics = metrics(settings, &app, files.worker(), &replaceable.metric_exports)?;
     let webhooks = webhooks.map(|webhooks| sender(webhooks, settings, &app)).transpose()?;
     let webhooks = webhooks.flatten();
     replaceable.put_in_force(prepared, &app, &tool_servers);
-    Ok(Gateway { app, tool_servers, store, indexer, webhooks, traces, replaceable })
+    Ok(Gateway { app, tool_servers, store, indexer, webhooks, traces, metrics, replaceable })
 }
 
 /// What verifies tokens, with what it was built from.
@@ -155,6 +160,8 @@ pub(crate) struct Replaceable {
     webhooks: Option<Webhooks>,
     /// What became of the spans of this process.
     spans: Arc<SpanCounts>,
+    /// How often the metrics of this process were exported.
+    metric_exports: Arc<MetricExportCounts>,
     reloads: Option<ReloadCalls>,
     models: BuiltModels,
     tokens: Option<KnownProvider>,
@@ -284,6 +291,7 @@ impl Replaceable {
             worker: self.worker.clone(),
             webhooks: self.webhooks.clone(),
             spans: Arc::clone(&self.spans),
+            metric_exports: Arc::clone(&self.metric_exports),
             reloads: self.reloads.clone(),
             ..AppOptions::default()
         }

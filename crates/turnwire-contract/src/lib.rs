@@ -63,7 +63,9 @@ pub use run::{
     Usage,
 };
 pub use secrets::{SecretText, ServerSecrets};
-pub use statistics::{DurationCounter, DurationCounts, PoolUse, StoreStatistics};
+pub use statistics::{
+    DurationCounter, DurationCounts, MetricExportCounts, PoolUse, StoreStatistics,
+};
 pub use time::Timestamp;
 pub use tool::{Effect, Image, InputFormat, ToolClaims, ToolKind, ToolOutput, ToolRef, ToolSpec};
 pub use trace::{RunTrace, Sampler, SpanCounts, SpanId, TraceContext, TraceId};

@@ -1,4 +1,4 @@
-//! What a store counts about itself, for metrics.
+//! What a store, and the export of metrics, count about themselves, for metrics.
 //!
 //! Histograms are plain counters here, so that a store needs no metrics library, and counting costs
 //! a few atomic additions.
@@ -91,6 +91,35 @@ impl DurationCounter {
             count: load(&self.count),
             sum: Duration::from_micros(load(&self.micros)),
         }
+    }
+}
+
+/// How often the metrics of a process were exported.
+#[derive(Debug, Default)]
+pub struct MetricExportCounts {
+    exported: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl MetricExportCounts {
+    /// Counts an export that the receiver accepted.
+    pub fn exported(&self) {
+        self.exported.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an export that the receiver did not accept.
+    pub fn failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Number of exports that the receiver accepted.
+    pub fn n_exported(&self) -> u64 {
+        self.exported.load(Ordering::Relaxed)
+    }
+
+    /// Number of exports that the receiver did not accept.
+    pub fn n_failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
     }
 }
 

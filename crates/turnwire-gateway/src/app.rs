@@ -1,12 +1,12 @@
 //! State shared by all handlers.
 
-use std::{collections::HashSet, future::pending, sync::Arc, time::Duration};
+use std::{collections::HashSet, fmt, future::pending, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
-    Library, Limits, RunRequest, ServerUse, SpanCounts, ToolKind, ToolSpec, WebhookCounts,
-    WebhookOutbox,
+    Library, Limits, MetricExportCounts, RunRequest, ServerUse, SpanCounts, ToolKind, ToolSpec,
+    WebhookCounts, WebhookOutbox,
 };
 use turnwire_engine::Runs;
 
@@ -15,7 +15,7 @@ use crate::{
     api_error::ApiError,
     auth::{Auth, AuthOptions, Caller},
     limits::RequestLimits,
-    metrics::Metrics,
+    metrics::{ExportCounts, Metrics},
     readiness::Readiness,
     reload::ReloadCalls,
 };
@@ -41,8 +41,8 @@ pub struct Webhooks {
     pub counts: Arc<WebhookCounts>,
 }
 
-impl std::fmt::Debug for Webhooks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Webhooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Webhooks").field("counts", &self.counts).finish_non_exhaustive()
     }
 }
@@ -83,6 +83,8 @@ pub struct AppOptions {
     pub webhooks: Option<Webhooks>,
     /// What became of the spans of this process.
     pub spans: Arc<SpanCounts>,
+    /// How often the metrics of this process were exported.
+    pub metric_exports: Arc<MetricExportCounts>,
     /// Where requests to read the settings again go. `None`: they cannot be read again.
     pub reloads: Option<ReloadCalls>,
     /// Maximum time without output on a stream; a heartbeat is sent then.
@@ -108,6 +110,7 @@ impl Default for AppOptions {
             worker: None,
             webhooks: None,
             spans: Arc::default(),
+            metric_exports: Arc::default(),
             reloads: None,
             heartbeat: HEARTBEAT,
         }
@@ -131,8 +134,8 @@ struct Parts {
     closing: CancellationToken,
 }
 
-impl std::fmt::Debug for App {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("App").field("options", &self.options()).finish_non_exhaustive()
     }
 }
@@ -193,6 +196,14 @@ impl App {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// All metrics, in the Prometheus format.
+    pub fn metrics_text(&self) -> Result<String, fmt::Error> {
+        let options = self.options();
+        let webhooks = options.webhooks.as_ref().map(|webhooks| &*webhooks.counts);
+        let (spans, metrics) = (&*options.spans, &*options.metric_exports);
+        self.metrics().encoded(self.runs(), webhooks, &ExportCounts { spans, metrics })
     }
 
     /// The result of the last check of the store.

@@ -82,9 +82,7 @@ async fn readyz(State(app): State<App>) -> (StatusCode, Json<Health>) {
         content_type = "application/openmetrics-text"))
 )]
 async fn metrics(State(app): State<App>, _reader: MetricsReader) -> Result<Response, ApiError> {
-    let options = app.options();
-    let webhooks = options.webhooks.as_ref().map(|webhooks| &*webhooks.counts);
-    let text = app.metrics().encoded(app.runs(), webhooks, &options.spans).map_err(|cause| {
+    let text = app.metrics_text().map_err(|cause| {
         error!(%cause, "metrics encoding failed");
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         ApiError::new(status, "internal_error", "metrics encoding failed")

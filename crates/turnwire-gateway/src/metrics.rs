@@ -23,7 +23,9 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
-use turnwire_contract::{IncompleteReason, Observer, SpanCounts, Timestamp, WebhookCounts};
+use turnwire_contract::{
+    IncompleteReason, MetricExportCounts, Observer, SpanCounts, Timestamp, WebhookCounts,
+};
 use turnwire_engine::Runs;
 use turnwire_surfaces::wire_json;
 
@@ -54,19 +56,27 @@ pub(crate) struct Metrics {
     webhooks: WebhookMetrics,
     spans_exported: Counter,
     spans_dropped: Counter,
+    exports: Family<OutcomeLabel, Counter>,
     reloads: ReloadMetrics,
 }
 
 /// How often the settings were read again, and when they were last read without a mistake.
 #[derive(Debug, Default)]
 struct ReloadMetrics {
-    by_outcome: Family<ReloadOutcome, Counter>,
+    by_outcome: Family<OutcomeLabel, Counter>,
     loaded_at: Gauge<f64, AtomicU64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReloadOutcome {
+struct OutcomeLabel {
     outcome: &'static str,
+}
+
+/// What became of what this process exports over OTLP.
+#[derive(Debug)]
+pub(crate) struct ExportCounts<'a> {
+    pub(crate) spans: &'a SpanCounts,
+    pub(crate) metrics: &'a MetricExportCounts,
 }
 
 /// What was sent to receivers of webhooks.
@@ -113,6 +123,9 @@ impl Drop for OpenStream {
 struct DirectionLabel {
     direction: &'static str,
 }
+
+const EXPORTED: &str = "exported";
+const FAILED: &str = "failed";
 
 const RECEIVED: &str = "received";
 const SENT: &str = "sent";
@@ -189,6 +202,12 @@ impl Metrics {
         let help =
             "Spans of traces that were lost: the queue was full, or the receiver refused them";
         registry.register("spans_dropped", help, spans_dropped.clone());
+        let exports = Family::<OutcomeLabel, Counter>::default();
+        for outcome in [EXPORTED, FAILED] {
+            drop(exports.get_or_create(&OutcomeLabel { outcome }));
+        }
+        let help = "Exports of these metrics over OTLP, by outcome";
+        registry.register("metric_exports", help, exports.clone());
         let reloads = reloads(&mut registry);
         Self {
             registry,
@@ -212,6 +231,7 @@ impl Metrics {
             webhooks,
             spans_exported,
             spans_dropped,
+            exports,
             reloads,
         }
     }
@@ -257,7 +277,7 @@ fn webhooks(registry: &mut Registry) -> WebhookMetrics {
 fn reloads(registry: &mut Registry) -> ReloadMetrics {
     let metrics = ReloadMetrics::default();
     for outcome in ["reloaded", "refused"] {
-        drop(metrics.by_outcome.get_or_create(&ReloadOutcome { outcome }));
+        drop(metrics.by_outcome.get_or_create(&OutcomeLabel { outcome }));
     }
     let help = "Attempts to read the settings again, by outcome";
     registry.register("settings_reloads", help, metrics.by_outcome.clone());
@@ -292,7 +312,7 @@ impl Metrics {
     /// Counts an attempt to read the settings again.
     pub(crate) fn reload_ended(&self, is_reloaded: bool) {
         let outcome = if is_reloaded { "reloaded" } else { "refused" };
-        self.reloads.by_outcome.get_or_create(&ReloadOutcome { outcome }).inc();
+        self.reloads.by_outcome.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// Counts a request that got an error.
@@ -341,7 +361,7 @@ impl Metrics {
         &self,
         runs: &Runs,
         webhooks: Option<&WebhookCounts>,
-        spans: &SpanCounts,
+        exports: &ExportCounts<'_>,
     ) -> Result<String, fmt::Error> {
         self.look_at(runs);
         if let Some(counts) = webhooks {
@@ -351,11 +371,20 @@ impl Metrics {
             metrics.given_up.inner().store(counts.n_given_up(), Ordering::Relaxed);
             metrics.pending.set(i64::try_from(counts.n_pending()).unwrap_or(i64::MAX));
         }
-        self.spans_exported.inner().store(spans.n_exported(), Ordering::Relaxed);
-        self.spans_dropped.inner().store(spans.n_dropped(), Ordering::Relaxed);
+        self.look_at_exports(exports);
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+
+    fn look_at_exports(&self, exports: &ExportCounts<'_>) {
+        let ExportCounts { spans, metrics } = exports;
+        self.spans_exported.inner().store(spans.n_exported(), Ordering::Relaxed);
+        self.spans_dropped.inner().store(spans.n_dropped(), Ordering::Relaxed);
+        for (outcome, n) in [(EXPORTED, metrics.n_exported()), (FAILED, metrics.n_failed())] {
+            let counter = self.exports.get_or_create(&OutcomeLabel { outcome });
+            counter.inner().store(n, Ordering::Relaxed);
+        }
     }
 
     /// Copies the counters of the engine.

@@ -1,6 +1,9 @@
 //! Names of attributes, from the semantic conventions v1.41.1. The `gen_ai` and `mcp` names are not
 //! stable yet, and the constants of the official crate move with them, so they are written down here.
 
+/// The conventions that attributes follow.
+pub(crate) const SCHEMA: &str = "https://opentelemetry.io/schemas/1.41.1";
+
 pub(crate) const AGENT_OPERATION: &str = "invoke_agent";
 pub(crate) const CHAT_OPERATION: &str = "chat";
 pub(crate) const TOOL_OPERATION: &str = "execute_tool";
@@ -19,6 +22,7 @@ pub(crate) const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
 pub(crate) const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
 pub(crate) const CACHED_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
 pub(crate) const REASONING_TOKENS: &str = "gen_ai.usage.reasoning.output_tokens";
+pub(crate) const TOKEN_TYPE: &str = "gen_ai.token.type";
 pub(crate) const TOOL_NAME: &str = "gen_ai.tool.name";
 pub(crate) const TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
 pub(crate) const TOOL_TYPE: &str = "gen_ai.tool.type";

@@ -12,8 +12,6 @@ use opentelemetry_sdk::{
     Resource,
     trace::{SpanData, SpanExporter as _},
 };
-use reqwest::{Client, redirect};
-use thiserror::Error;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep, sleep_until, timeout},
@@ -21,27 +19,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use turnwire_contract::SpanCounts;
-use turnwire_http::chain;
 
 use crate::{
-    observer::{Providers, TraceObserver},
+    observer::TraceObserver,
     options::TraceOptions,
+    providers::Providers,
     queue::SpanQueue,
+    receiver::{ExportError, LAST_EXPORT, ReceiverOptions},
 };
-
-/// How long the last spans of a process may take.
-const LAST_SPANS: Duration = Duration::from_secs(3);
-
-/// Why spans cannot be exported.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ExportError {
-    /// The HTTP client or the exporter cannot be set up.
-    #[error("cannot set up the export of traces: {0}")]
-    Setup(String),
-    /// The receiver did not accept a batch.
-    #[error("{0}")]
-    Refused(String),
-}
 
 /// Sends spans until it is stopped.
 #[derive(Debug)]
@@ -66,13 +51,13 @@ impl SpanExport {
     ) -> Result<(Self, TraceObserver), ExportError> {
         let (queue, spans) = SpanQueue::new(options.max_queue, Arc::clone(&counts));
         let export = Self {
-            exporter: exporter(options)?,
+            exporter: exporter(&options.receiver)?,
             queue: spans,
             counts,
-            receiver: options.receiver(),
+            receiver: options.receiver.shown(),
             delay: options.delay,
             max_batch: options.max_batch,
-            timeout: options.timeout,
+            timeout: options.receiver.timeout,
             is_failing: false,
         };
         let (sampler, captures) = (options.sampler, options.captures_contents);
@@ -83,7 +68,7 @@ impl SpanExport {
     pub async fn run(mut self, stop: CancellationToken) {
         let last_moment = async {
             stop.cancelled().await;
-            sleep(LAST_SPANS).await;
+            sleep(LAST_EXPORT).await;
         };
         tokio::select! {
             () = self.send_all(&stop) => {}
@@ -159,10 +144,10 @@ async fn next_batch(
     batch
 }
 
-fn exporter(options: &TraceOptions) -> Result<SpanExporter, ExportError> {
+fn exporter(options: &ReceiverOptions) -> Result<SpanExporter, ExportError> {
     let builder = SpanExporter::builder()
         .with_http()
-        .with_http_client(client(options)?)
+        .with_http_client(options.client()?)
         .with_protocol(Protocol::HttpBinary)
         .with_endpoint(options.endpoint.as_str())
         .with_timeout(options.timeout)
@@ -176,19 +161,10 @@ fn exporter(options: &TraceOptions) -> Result<SpanExporter, ExportError> {
     Ok(exporter)
 }
 
-fn client(options: &TraceOptions) -> Result<Client, ExportError> {
-    turnwire_http::client()
-        .timeout(options.timeout)
-        // A redirect would forward the headers to another host.
-        .redirect(redirect::Policy::none())
-        .build()
-        .map_err(|error| ExportError::Setup(chain(&error)))
-}
-
 /// Sends an empty batch, to see whether the receiver answers.
 pub async fn check(options: &TraceOptions) -> Result<(), ExportError> {
-    let exporter = exporter(options)?;
-    match timeout(options.timeout, exporter.export(Vec::new())).await {
+    let exporter = exporter(&options.receiver)?;
+    match timeout(options.receiver.timeout, exporter.export(Vec::new())).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(ExportError::Refused(error.to_string())),
         Err(_) => Err(ExportError::Refused("it did not answer in time".to_owned())),

@@ -1,60 +1,13 @@
-use std::sync::Mutex;
-
-use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::TcpListener,
-    sync::watch,
-};
 use tokio_util::task::TaskTracker;
 use turnwire_contract::{ObservedRun, Observer, RunId};
 
 use super::*;
-use crate::journal_for_tests::{RUN, answer, call_finished, recorded, request, until_call};
-
-/// A receiver that answers with one status, and counts requests.
-struct Receiver {
-    url: String,
-    n_requests: watch::Receiver<usize>,
-    heads: Arc<Mutex<String>>,
-}
+use crate::{
+    journal_for_tests::{RUN, answer, call_finished, recorded, request, until_call},
+    receiver_for_tests::Receiver,
+};
 
 impl Receiver {
-    /// `None` reads requests and never answers.
-    async fn start(status: Option<u16>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let (count, n_requests) = watch::channel(0);
-        let heads = Arc::<Mutex<String>>::default();
-        let all_heads = Arc::clone(&heads);
-        let tasks = TaskTracker::new();
-        tasks.clone().spawn(async move {
-            while let Ok((connection, _)) = listener.accept().await {
-                let (count, heads) = (count.clone(), Arc::clone(&all_heads));
-                tasks.spawn(async move {
-                    let mut connection = BufReader::new(connection);
-                    let mut head = String::new();
-                    while !head.ends_with("\r\n\r\n") {
-                        if connection.read_line(&mut head).await.unwrap_or(0) == 0 {
-                            return;
-                        }
-                    }
-                    let length = head.to_lowercase();
-                    let (_, length) = length.split_once("content-length: ").unwrap();
-                    let length = length.lines().next().unwrap().trim().parse().unwrap();
-                    connection.read_exact(&mut vec![0; length]).await.unwrap();
-                    *heads.lock().unwrap() += &head;
-                    count.send_modify(|n| *n += 1);
-                    let Some(status) = status else { return std::future::pending().await };
-                    let answer = format!(
-                        "HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-                    );
-                    let _ = connection.write_all(answer.as_bytes()).await;
-                });
-            }
-        });
-        Self { url, n_requests, heads }
-    }
-
     fn options(&self, more: &[(&str, &str)]) -> TraceOptions {
         let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", self.url.as_str());
         let variables = [&[endpoint], more].concat();

@@ -4,24 +4,16 @@
 //! sends all spans of its journal again: they have the same IDs and contents, and a receiver stores
 //! each once. A worker that releases its runs sends its spans itself.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use opentelemetry_sdk::trace::SpanData;
 use turnwire_contract::{ObservedRun, Observer, RecordedEvent, RunTrace, RunWatch, Sampler};
 
 use crate::{
     projection::{AboutRun, Projection},
+    providers::Providers,
     queue::SpanQueue,
 };
-
-/// Names of the providers of models, for `gen_ai.provider.name`.
-#[derive(Debug, Clone, Default)]
-pub struct Providers {
-    /// By the name of the model.
-    pub named: BTreeMap<String, Arc<str>>,
-    /// The provider of all other names.
-    pub others: Arc<str>,
-}
 
 /// Observes runs, and queues their spans.
 #[derive(Debug)]
@@ -49,11 +41,10 @@ impl Observer for TraceObserver {
         if !trace.is_sampled {
             return Box::new(Unsampled);
         }
-        let provider = self.providers.named.get(&run.request.model);
         let about = AboutRun {
             trace,
             request: Arc::clone(run.request),
-            provider: Arc::clone(provider.unwrap_or(&self.providers.others)),
+            provider: Arc::clone(self.providers.of(&run.request.model)),
             captures_contents: self.captures_contents,
         };
         let projection = Projection::new(run.run_id.as_str(), about);

@@ -1,4 +1,16 @@
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::receiver::{ENDPOINT, SERVICE_NAME};
+
+const EXPORTER: &str = TRACES.exporter;
+const TRACES_ENDPOINT: &str = TRACES.endpoint;
+const PROTOCOL: [&str; 2] = TRACES.protocol;
+const HEADERS: [&str; 2] = TRACES.headers;
+const TIMEOUT: [&str; 2] = TRACES.timeout;
+const COMPRESSION: [&str; 2] = TRACES.compression;
+const DISABLED: &str = "OTEL_SDK_DISABLED";
+const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
 
 fn read(variables: &[(&str, &'static str)]) -> Result<Option<TraceOptions>, VariableError> {
     let variables: BTreeMap<String, &str> =
@@ -25,13 +37,17 @@ fn there_is_no_export_without_an_endpoint() {
 #[test]
 fn the_defaults_are_those_of_the_specification() {
     let options = with(&[]);
-    assert_eq!(options.endpoint.as_str(), "http://127.0.0.1:4318/v1/traces");
-    assert_eq!(options.timeout, Duration::from_secs(10));
+    assert_eq!(options.receiver.endpoint.as_str(), "http://127.0.0.1:4318/v1/traces");
+    assert_eq!(options.receiver.timeout, Duration::from_secs(10));
     assert_eq!(options.delay, Duration::from_secs(5));
     assert_eq!((options.max_queue, options.max_batch), (2048, 512));
     assert_eq!(options.sampler, Sampler { ratio: 1.0, follows_parent: true });
-    assert_eq!(options.resource["service.name"], "turnwire");
-    assert!(!options.captures_contents && !options.compresses && options.headers.is_empty());
+    assert_eq!(options.receiver.resource["service.name"], "turnwire");
+    assert!(
+        !options.captures_contents
+            && !options.receiver.compresses
+            && options.receiver.headers.is_empty()
+    );
 }
 
 #[test]
@@ -51,13 +67,13 @@ fn the_variables_of_traces_come_first() {
         (MAX_BATCH, "20"),
         (CONTENTS, "true"),
     ]);
-    assert_eq!(options.endpoint.as_str(), "https://collector.example/t");
-    assert_eq!(options.headers["api-key"], "one two");
-    assert_eq!(options.headers.len(), 2);
-    assert_eq!(options.timeout, Duration::from_secs(7));
-    assert!(options.compresses);
-    assert_eq!(options.resource["service.name"], "agents");
-    assert_eq!(options.resource["deployment.environment.name"], "test");
+    assert_eq!(options.receiver.endpoint.as_str(), "https://collector.example/t");
+    assert_eq!(options.receiver.headers["api-key"], "one two");
+    assert_eq!(options.receiver.headers.len(), 2);
+    assert_eq!(options.receiver.timeout, Duration::from_secs(7));
+    assert!(options.receiver.compresses);
+    assert_eq!(options.receiver.resource["service.name"], "agents");
+    assert_eq!(options.receiver.resource["deployment.environment.name"], "test");
     assert_eq!(options.sampler, Sampler { ratio: 0.25, follows_parent: false });
     assert_eq!((options.max_queue, options.max_batch), (10, 10));
     assert_eq!(options.delay, Duration::from_millis(100));

@@ -12,10 +12,7 @@ use opentelemetry::{
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use turnwire_contract::{RunTrace, SpanId as Id, Timestamp};
 
-use crate::attributes::ERROR_TYPE;
-
-/// The conventions that attributes follow.
-const SCHEMA: &str = "https://opentelemetry.io/schemas/1.41.1";
+use crate::attributes::{ERROR_TYPE, SCHEMA};
 
 /// A span that has ended.
 #[derive(Debug)]

@@ -33,6 +33,7 @@ impl ServeSettings {
             embeddings: _,
             store: _,
             traces: _,
+            metrics: _,
             // These are about the file.
             digest: _,
             warnings: _,

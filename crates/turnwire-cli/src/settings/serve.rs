@@ -6,7 +6,7 @@ use turnwire::Limits;
 use turnwire_engine::{AccessRules, QuotaOptions};
 use turnwire_gateway::{AuditLevel, AuthOptions};
 use turnwire_oidc::OidcOptions;
-use turnwire_otel::TraceOptions;
+use turnwire_otel::{MetricOptions, TraceOptions, VariableError};
 use turnwire_stores::{SecretKeys, StoreOptions};
 use turnwire_tools::{
     EgressOptions, EmbeddingsOptions, HttpFunctionOptions, McpServerOptions, UrlRule,
@@ -58,6 +58,8 @@ pub(crate) struct ServeSettings {
     pub(crate) webhooks: WebhookSettings,
     /// Where spans go; nowhere if not set.
     pub(crate) traces: Option<TraceOptions>,
+    /// Where metrics go, besides `/metrics`; nowhere if not set.
+    pub(crate) metrics: Option<MetricOptions>,
     /// Embeddings model for file search.
     pub(crate) embeddings: Option<EmbeddingsOptions>,
     pub(crate) limits: Limits,
@@ -107,7 +109,10 @@ impl ServeSettings {
             web_search.map(|search| search.with_environment(environment, &mut in_file));
         let embeddings = sections.embeddings.as_ref();
         let embeddings = embeddings.map(|section| section.options(environment, &mut in_file));
-        let traces = traces(environment, &mut in_environment);
+        let traces = TraceOptions::read(|name| environment.get(name));
+        let traces = usable(traces, &mut in_environment);
+        let metrics = MetricOptions::read(|name| environment.get(name));
+        let metrics = usable(metrics, &mut in_environment);
         let choice = arguments.model.as_deref().or(environment.get("TURNWIRE_MODEL"));
         let is_demo = arguments.demo || choice == Some(SCRIPTED);
         let store = sections.store.options(is_demo, environment, &mut in_file, &mut in_environment);
@@ -160,6 +165,7 @@ impl ServeSettings {
             egress: sections.egress,
             webhooks,
             traces,
+            metrics,
             embeddings,
             server_limits: sections.limits.server,
             quotas: sections.quotas,
@@ -176,10 +182,14 @@ impl ServeSettings {
     }
 }
 
-/// Reads the standard variables of OpenTelemetry.
-fn traces(environment: &Environment, mistakes: &mut Vec<String>) -> Option<TraceOptions> {
-    TraceOptions::read(|name| environment.get(name)).unwrap_or_else(|mistake| {
-        mistakes.push(mistake.to_string());
+/// What the standard variables of OpenTelemetry say. A mistake in one of them may concern both traces
+/// and metrics, and is reported once.
+fn usable<T>(read: Result<Option<T>, VariableError>, mistakes: &mut Vec<String>) -> Option<T> {
+    read.unwrap_or_else(|mistake| {
+        let mistake = mistake.to_string();
+        if !mistakes.contains(&mistake) {
+            mistakes.push(mistake);
+        }
         None
     })
 }

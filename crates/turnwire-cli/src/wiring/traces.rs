@@ -1,10 +1,11 @@
-//! Export of spans, if there is a receiver.
+//! Export of spans and metrics, if there is a receiver.
 
 use std::sync::Arc;
 
-use turnwire_contract::SpanCounts;
+use turnwire_contract::{MetricExportCounts, SpanCounts};
 use turnwire_engine::Runs;
-use turnwire_otel::{Providers, SpanExport};
+use turnwire_gateway::App;
+use turnwire_otel::{ExportError, MeasuredProcess, MetricExport, Providers, SpanExport};
 
 use crate::{
     exit::Problem,
@@ -19,10 +20,33 @@ pub(super) fn traces(
 ) -> Result<Option<SpanExport>, Problem> {
     let Some(options) = &settings.traces else { return Ok(None) };
     let providers = providers(&settings.models);
-    let (export, observer) = SpanExport::new(options, providers, Arc::clone(counts))
-        .map_err(|error| Problem::failure(error.to_string()))?;
+    let export = SpanExport::new(options, providers, Arc::clone(counts));
+    let (export, observer) = export.map_err(not_set_up)?;
     runs.observe_with(Arc::new(observer));
     Ok(Some(export))
+}
+
+/// Exports the metrics of the app, if there is a receiver. `instance` is the name of this process.
+pub(super) fn metrics(
+    settings: &ServeSettings,
+    app: &App,
+    instance: &str,
+    counts: &Arc<MetricExportCounts>,
+) -> Result<Option<MetricExport>, Problem> {
+    let Some(options) = settings.metrics.clone() else { return Ok(None) };
+    let (measured, clock) = (app.clone(), app.runs().clone());
+    let process = MeasuredProcess {
+        instance: instance.to_owned(),
+        metrics: Arc::new(move || measured.metrics_text()),
+        now: Arc::new(move || clock.now()),
+    };
+    let providers = providers(&settings.models);
+    let export = MetricExport::new(options, process, providers, Arc::clone(counts));
+    export.map(Some).map_err(not_set_up)
+}
+
+fn not_set_up(error: ExportError) -> Problem {
+    Problem::failure(error.to_string())
 }
 
 /// Names the providers of the models, as the semantic conventions do: by the API that they speak.

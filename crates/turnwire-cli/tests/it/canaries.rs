@@ -173,6 +173,7 @@ impl Bench {
         let (key, metrics_token) = (canaries.plant("API key"), canaries.plant("metrics token"));
         let traces = OtlpReceiver::start();
         let trace_key = canaries.plant("header of the receiver of traces");
+        let metrics_key = canaries.plant("header of the receiver of metrics");
         let secret_key = STANDARD.encode(&canaries.plant("raw key").as_bytes()[..32]);
         canaries.note("key of [secrets]", &secret_key);
         let world = World::new()
@@ -197,6 +198,8 @@ impl Bench {
             .with("OTEL_EXPORTER_OTLP_ENDPOINT", &traces.url())
             .with("OTEL_EXPORTER_OTLP_HEADERS", &format!("x-trace-key={trace_key}"))
             .with("OTEL_BSP_SCHEDULE_DELAY", "0")
+            .with("OTEL_METRIC_EXPORT_INTERVAL", "500")
+            .with("OTEL_EXPORTER_OTLP_METRICS_HEADERS", &format!("x-metrics-key={metrics_key}"))
             .with("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
             .with("UNUSED_SECRET", &canaries.plant("variable that nothing names"));
         let store = format!("sqlite://{}/runs.db", world.path().display());
@@ -395,8 +398,11 @@ async fn no_secret_is_found_anywhere() {
     bench.look("what the model is told", &told);
     let traces = String::from_utf8_lossy(&bench.traces.bodies()).into_owned();
     assert!(traces.contains("invoke_agent") && traces.contains("call echo"), "{traces}");
-    assert!(bench.traces.heads().contains("x-trace-key: cnry"), "{}", bench.traces.heads());
-    bench.look("the traces", &traces);
+    assert!(traces.contains("turnwire_runs_started_total"), "no metrics were exported");
+    for header in ["x-trace-key: cnry", "x-metrics-key: cnry"] {
+        assert!(bench.traces.heads().contains(header), "{}", bench.traces.heads());
+    }
+    bench.look("the traces and metrics over OTLP", &traces);
     let found: Vec<String> = bench.found.iter().cloned().collect();
     assert!(found.is_empty(), "{} found:\n{}", found.len(), found.join("\n\n"));
 }

@@ -29,6 +29,7 @@ mod functions;
 mod keys;
 mod mcp;
 mod odd_ids;
+mod otlp_metrics;
 mod otlp_receiver;
 mod pipes;
 mod read_pdf;

@@ -3,12 +3,15 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    sync::{Arc, Condvar, Mutex},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
     thread,
 };
 
 use opentelemetry_proto::tonic::{
-    collector::trace::v1::ExportTraceServiceRequest, common::v1::any_value::Value, trace::v1::Span,
+    collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
+    common::v1::any_value::Value,
+    metrics::v1::ResourceMetrics,
+    trace::v1::Span,
 };
 use prost::Message;
 
@@ -20,12 +23,26 @@ struct Received {
     bodies: Vec<u8>,
     spans: Vec<Span>,
     services: Vec<String>,
+    /// One for each export.
+    metrics: Vec<ResourceMetrics>,
 }
 
 #[derive(Clone)]
 pub(crate) struct OtlpReceiver {
     shared: Arc<(Mutex<Received>, Condvar)>,
     port: u16,
+}
+
+impl Received {
+    fn note_spans(&mut self, body: &[u8]) {
+        let sent = ExportTraceServiceRequest::decode(body).expect("OTLP");
+        for of_resource in sent.resource_spans {
+            let resource = of_resource.resource.unwrap_or_default();
+            self.services.extend(text_of(&resource.attributes, "service.name"));
+            let spans = of_resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
+            self.spans.extend(spans);
+        }
+    }
 }
 
 impl OtlpReceiver {
@@ -50,13 +67,32 @@ impl OtlpReceiver {
 
     /// All spans so far, once there are enough.
     pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&[Span]) -> bool) -> Vec<Span> {
+        let received = self.wait_for(what, |received| is_so(&received.spans));
+        received.spans.clone()
+    }
+
+    /// All exports of metrics so far, once there are enough.
+    pub(crate) fn metrics_once(
+        &self,
+        what: &str,
+        is_so: impl Fn(&[ResourceMetrics]) -> bool,
+    ) -> Vec<ResourceMetrics> {
+        let received = self.wait_for(what, |received| is_so(&received.metrics));
+        received.metrics.clone()
+    }
+
+    pub(crate) fn metrics(&self) -> Vec<ResourceMetrics> {
+        self.metrics_once("metrics", |_| true)
+    }
+
+    fn wait_for(&self, what: &str, is_so: impl Fn(&Received) -> bool) -> MutexGuard<'_, Received> {
         let (received, changed) = &*self.shared;
         let received = received.lock().unwrap();
-        let waited =
-            changed.wait_timeout_while(received, PATIENCE, |received| !is_so(&received.spans));
+        let waited = changed.wait_timeout_while(received, PATIENCE, |received| !is_so(received));
         let (received, waited) = waited.unwrap();
-        assert!(!waited.timed_out(), "no {what}: {:#?}", received.spans);
-        received.spans.clone()
+        let (spans, n_exports) = (&received.spans, received.metrics.len());
+        assert!(!waited.timed_out(), "no {what}: {n_exports} exports of metrics, {spans:#?}");
+        received
     }
 
     pub(crate) fn spans(&self) -> Vec<Span> {
@@ -91,19 +127,17 @@ impl OtlpReceiver {
         });
         let mut body = vec![0; length.unwrap_or(0)];
         reader.read_exact(&mut body).ok()?;
-        let sent = ExportTraceServiceRequest::decode(body.as_slice()).expect("OTLP");
         let (received, changed) = &*self.shared;
         {
             let mut received = received.lock().unwrap();
             received.heads += &head;
-            received.bodies.extend(body);
-            for of_resource in sent.resource_spans {
-                let resource = of_resource.resource.unwrap_or_default();
-                let service = text_of(&resource.attributes, "service.name");
-                received.services.extend(service);
-                let spans = of_resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
-                received.spans.extend(spans);
+            if head.starts_with("POST /v1/metrics ") {
+                let sent = ExportMetricsServiceRequest::decode(body.as_slice()).expect("OTLP");
+                received.metrics.extend(sent.resource_metrics);
+            } else {
+                received.note_spans(&body);
             }
+            received.bodies.extend(body);
         }
         changed.notify_all();
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\n";

@@ -24,10 +24,12 @@ use turnwire_contract::{
 };
 use turnwire_engine::failures;
 
-use super::CodeLabel;
+use super::{CodeLabel, OutcomeLabel};
 
 /// Label of models and servers that are not in the settings.
 const OTHER: &str = "other";
+const INPUT: &str = "input";
+const OUTPUT: &str = "output";
 /// Billionths in one unit of the operator's currency.
 const NANOS: f64 = 1e9;
 
@@ -46,6 +48,7 @@ struct Families {
     turn_retries: Family<ModelLabel, Counter>,
     first_tokens: Family<ModelLabel, Histogram>,
     tokens: Family<TokenLabels, Counter>,
+    turn_tokens: Family<TokenLabels, Histogram>,
     cost: Family<ModelLabel, Counter<f64, AtomicU64>>,
     calls: Family<CallOutcomeLabels, Counter>,
     call_durations: Family<CallLabels, Histogram>,
@@ -53,11 +56,6 @@ struct Families {
     listings: Family<ListingLabels, Counter>,
     approvals: Counter,
     appends: Histogram,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabel {
-    outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -101,6 +99,11 @@ fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.01, 2.0, 16))
 }
 
+/// Buckets from 1 to 67 million tokens, as the semantic conventions have them.
+fn token_counts() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 4.0, 14))
+}
+
 impl RunMetrics {
     /// Registers the families. Those of `models` exist from the start, so that a rate has a value
     /// before the first run.
@@ -115,6 +118,7 @@ impl RunMetrics {
             turn_retries: Family::default(),
             first_tokens: Family::new_with_constructor(seconds as fn() -> Histogram),
             tokens: Family::default(),
+            turn_tokens: Family::new_with_constructor(token_counts as fn() -> Histogram),
             cost: Family::default(),
             calls: Family::default(),
             call_durations: Family::new_with_constructor(seconds as fn() -> Histogram),
@@ -155,6 +159,8 @@ impl Families {
         let first_tokens = self.first_tokens.clone();
         registry.register_with_unit("time_to_first_token", help, Unit::Seconds, first_tokens);
         registry.register("tokens", "Tokens used, by model and type", self.tokens.clone());
+        let help = "Tokens of an answer of a model that reports them, by model and type";
+        registry.register("turn_tokens", help, self.turn_tokens.clone());
         let help = "Cost of models, in the operator's currency";
         registry.register("cost", help, self.cost.clone());
         let help = "Tool calls that ended, by kind of tool, server and outcome";
@@ -207,19 +213,29 @@ impl Families {
                 drop(self.turns.get_or_create(&TurnLabels { model, finish }));
             }
             self.count_tokens(model, &Usage::default());
+            for r#type in [INPUT, OUTPUT] {
+                let labels = TokenLabels { model: model.clone(), r#type };
+                drop(self.turn_tokens.get_or_create(&labels));
+            }
         }
     }
 
     fn count_tokens(&self, model: &str, usage: &Usage) {
         let counts = [
-            ("input", usage.input_tokens),
+            (INPUT, usage.input_tokens),
             ("cached", usage.cached_tokens),
-            ("output", usage.output_tokens),
+            (OUTPUT, usage.output_tokens),
             ("reasoning", usage.reasoning_tokens),
         ];
+        let n_all = usage.input_tokens.saturating_add(usage.output_tokens);
         for (r#type, n) in counts {
             let labels = TokenLabels { model: model.to_owned(), r#type };
             self.tokens.get_or_create(&labels).inc_by(n);
+            // A provider that reports nothing has not used zero tokens.
+            if n_all > 0 && [INPUT, OUTPUT].contains(&r#type) {
+                #[expect(clippy::cast_precision_loss, reason = "a bucket is rounded anyway")]
+                self.turn_tokens.get_or_create(&labels).observe(n as f64);
+            }
         }
     }
 }

@@ -69,8 +69,7 @@ impl LocalServer {
         let worker = gateway.app.runs().start_worker().await;
         worker.map_err(|error| unusable(error.to_string()))?;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let Gateway { app, tool_servers, store, indexer, webhooks, traces, replaceable: _ } =
-            gateway;
+        let Gateway { app, tool_servers, store, indexer, webhooks, traces, metrics, .. } = gateway;
         tasks.spawn(server.run());
         tasks.spawn(indexer.run(stop.clone()));
         if let Some(webhooks) = webhooks {
@@ -78,6 +77,9 @@ impl LocalServer {
         }
         if let Some(traces) = traces {
             tasks.spawn(traces.run(stop.clone()));
+        }
+        if let Some(metrics) = metrics {
+            tasks.spawn(metrics.run(stop.clone()));
         }
         tasks.close();
         Ok(Self { app, tool_servers, store, address, key, tasks, stop })

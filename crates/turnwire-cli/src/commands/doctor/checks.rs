@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
-use futures::future::{join, join_all, join4};
+use futures::future::{join, join_all, join4, join5};
 use tokio::net::TcpListener;
 use turnwire_contract::{Tool, ToolError};
 use turnwire_models::probe::{ModelListFormat, ProbeError, models_at};
@@ -20,6 +20,8 @@ use crate::{
 
 /// Query that is sent to the search engine.
 const QUESTION: &str = "weather";
+/// What to do about a receiver of OTLP.
+const CHECK_RECEIVER: &str = "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS";
 /// Variables for HTTP proxies.
 const PROXIES: [&str; 6] =
     ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
@@ -32,15 +34,16 @@ pub(super) async fn everything(settings: &ServeSettings, environment: &Environme
         Box::pin(models(settings)),
         Box::pin(tool_servers(settings)),
         Box::pin(store(settings.store.as_ref())),
-        Box::pin(join4(
+        Box::pin(join5(
             web_search(settings),
             identity_provider(settings),
             traces(settings),
+            metrics(settings),
             listen(settings.listen),
         )),
     );
     let (models, tool_servers, store, others) = looking.await;
-    let (web_search, identity_provider, traces, listen) = others;
+    let (web_search, identity_provider, traces, metrics, listen) = others;
     let mut findings = vec![read_settings(settings)];
     findings.extend(models);
     findings.extend(tool_servers);
@@ -48,6 +51,7 @@ pub(super) async fn everything(settings: &ServeSettings, environment: &Environme
     findings.extend(web_search);
     findings.extend(identity_provider);
     findings.extend(traces);
+    findings.extend(metrics);
     findings.extend(secret_keys(settings));
     findings.extend(way_out(settings));
     findings.push(listen);
@@ -79,11 +83,24 @@ async fn identity_provider(settings: &ServeSettings) -> Option<Finding> {
 /// Sends an empty batch of spans to their receiver.
 async fn traces(settings: &ServeSettings) -> Option<Finding> {
     let options = settings.traces.as_ref()?;
-    let receiver = options.receiver();
+    let receiver = options.receiver.shown();
     Some(match turnwire_otel::check(options).await {
         Ok(()) => Finding::ok("traces", format!("{receiver} accepts spans")),
-        Err(error) => Finding::broken("traces", format!("{receiver}: {error}"))
-            .hint("check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"),
+        Err(error) => {
+            Finding::broken("traces", format!("{receiver}: {error}")).hint(CHECK_RECEIVER)
+        }
+    })
+}
+
+/// Sends a request without metrics to their receiver.
+async fn metrics(settings: &ServeSettings) -> Option<Finding> {
+    let options = settings.metrics.as_ref()?;
+    let receiver = options.receiver.shown();
+    Some(match turnwire_otel::check_metrics(options).await {
+        Ok(()) => Finding::ok("metrics", format!("{receiver} accepts metrics")),
+        Err(error) => Finding::broken("metrics", format!("{receiver}: {error}"))
+            .hint(CHECK_RECEIVER)
+            .hint("or export none with OTEL_METRICS_EXPORTER=none; /metrics has them anyway"),
     })
 }
 

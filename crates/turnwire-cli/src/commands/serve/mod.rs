@@ -88,7 +88,8 @@ async fn until_closed(
     triggers: ReloadTriggers,
     output: ServeOutput,
 ) -> Result<Exit, Problem> {
-    let Gateway { app, tool_servers, store, indexer, webhooks, traces, replaceable } = gateway;
+    let Gateway { app, tool_servers, store, indexer, webhooks, traces, metrics, replaceable } =
+        gateway;
     let mut signals = Signals::listen().map_err(unheard)?;
     let http = settings.server_limits.http.clone();
     let server = Server::bind(settings.listen, app.clone(), http).await;
@@ -114,6 +115,9 @@ async fn until_closed(
     }
     if let Some(traces) = traces {
         background.spawn(traces.run(stop.clone()));
+    }
+    if let Some(metrics) = metrics {
+        background.spawn(metrics.run(stop.clone()));
     }
     let mut serving = Box::pin(server.run());
     // Runs concurrently with serving, so that a slow tool server delays nothing.
