@@ -19,7 +19,7 @@ use turnwire_engine::{
 };
 use turnwire_gateway::{App, AppOptions, AuthOptions, ReloadCalls, Webhooks};
 use turnwire_oidc::{Oidc, OidcOptions};
-use turnwire_otel::{MetricExport, SpanExport};
+use turnwire_otel::{MetricExport, Providers, SharedProviders, SpanExport};
 use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{
     DefaultAnalyzer, Egress, EgressOptions, Embeddings, EmbeddingsOptions, FileSearch,
@@ -29,7 +29,7 @@ use turnwire_tools::{
 
 use self::{
     models::{BuiltModels, model},
-    traces::{metrics, traces},
+    traces::{metrics, providers, traces},
 };
 use crate::{
     demo,
@@ -122,6 +122,7 @@ pub(crate) async fn gateway(
         webhooks: webhooks.clone(),
         spans: Arc::default(),
         metric_exports: Arc::default(),
+        providers: SharedProviders::default(),
         reloads,
         models: BuiltModels::default(),
         tokens: None,
@@ -138,11 +139,12 @@ pub(crate) async fn gateway(
         sampler: settings.traces.as_ref().map(|traces| traces.sampler),
         ..kept_in(store.as_ref())
     });
-    let traces = traces(settings, &runs, &replaceable.spans)?;
+    let traces = traces(settings, &runs, &replaceable.providers, &replaceable.spans)?;
     let indexer = Indexer::new(library.clone(), reader, pdf_program());
     // The rest is put in force below, as by a reload.
     let app = App::new(runs, library, prepared.options.clone());
-    let metrics = metrics(settings, &app, files.worker(), &replaceable.metric_exports)?;
+    let Replaceable { providers, metric_exports, .. } = &replaceable;
+    let metrics = metrics(settings, &app, files.worker(), providers, metric_exports)?;
     let webhooks = webhooks.map(|webhooks| sender(webhooks, settings, &app)).transpose()?;
     let webhooks = webhooks.flatten();
     replaceable.put_in_force(prepared, &app, &tool_servers);
@@ -162,6 +164,8 @@ pub(crate) struct Replaceable {
     spans: Arc<SpanCounts>,
     /// How often the metrics of this process were exported.
     metric_exports: Arc<MetricExportCounts>,
+    /// The providers that spans and metrics name.
+    providers: SharedProviders,
     reloads: Option<ReloadCalls>,
     models: BuiltModels,
     tokens: Option<KnownProvider>,
@@ -177,6 +181,7 @@ pub(crate) struct Prepared {
     /// `None`: they stay.
     new_rules: Option<Egress>,
     models: BuiltModels,
+    providers: Providers,
     tokens: Option<KnownProvider>,
     on_request: (Vec<UrlRule>, EgressOptions),
 }
@@ -211,6 +216,7 @@ impl Replaceable {
             tool_servers: settings.tool_servers.clone(),
             new_rules: has_new_rules.then(|| egress(&settings.egress)).transpose()?,
             models,
+            providers: providers(&settings.models),
             tokens,
             on_request,
         })
@@ -231,6 +237,8 @@ impl Replaceable {
         for (label, rule) in &app.runs().access().servers {
             rules.servers.entry(label.clone()).or_insert_with(|| rule.clone());
         }
+        // Before the models, so that no run of a new one is without its provider.
+        self.providers.replace(prepared.providers);
         app.runs().reload(EngineSettings { access: Arc::new(rules), ..engine.clone() });
         tool_servers.reload(prepared.tool_servers, new_rules);
         app.runs().reload(engine);

@@ -23,7 +23,7 @@ use turnwire_contract::SpanCounts;
 use crate::{
     observer::TraceObserver,
     options::TraceOptions,
-    providers::Providers,
+    providers::SharedProviders,
     queue::SpanQueue,
     receiver::{ExportError, LAST_EXPORT, ReceiverOptions},
 };
@@ -46,7 +46,7 @@ impl SpanExport {
     /// Creates the export, and the observer whose spans it sends.
     pub fn new(
         options: &TraceOptions,
-        providers: Providers,
+        providers: SharedProviders,
         counts: Arc<SpanCounts>,
     ) -> Result<(Self, TraceObserver), ExportError> {
         let (queue, spans) = SpanQueue::new(options.max_queue, Arc::clone(&counts));

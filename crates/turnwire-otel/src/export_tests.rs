@@ -25,7 +25,7 @@ struct Exporting {
 impl Exporting {
     fn new(options: &TraceOptions) -> Self {
         let counts = Arc::<SpanCounts>::default();
-        let made = SpanExport::new(options, Providers::default(), Arc::clone(&counts));
+        let made = SpanExport::new(options, SharedProviders::default(), Arc::clone(&counts));
         let (export, observer) = made.unwrap();
         Self { counts, observer, export }
     }

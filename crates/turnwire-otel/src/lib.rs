@@ -35,6 +35,6 @@ pub use metric_export::{MeasuredProcess, MetricExport, check_metrics};
 pub use metric_options::MetricOptions;
 pub use observer::TraceObserver;
 pub use options::TraceOptions;
-pub use providers::Providers;
+pub use providers::{Providers, SharedProviders};
 pub use receiver::{ExportError, ReceiverOptions};
 pub use variables::VariableError;

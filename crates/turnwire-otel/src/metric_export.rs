@@ -29,7 +29,7 @@ use crate::{
     metric_options::MetricOptions,
     metric_projection::{Period, attribute, request},
     open_metrics,
-    providers::Providers,
+    providers::SharedProviders,
     receiver::{ExportError, LAST_EXPORT, ReceiverOptions},
 };
 
@@ -63,7 +63,7 @@ pub struct MetricExport {
     client: Client,
     resource: Resource,
     process: MeasuredProcess,
-    providers: Providers,
+    providers: SharedProviders,
     counts: Arc<MetricExportCounts>,
     /// When the process began to count.
     started_at: Timestamp,
@@ -82,7 +82,7 @@ impl MetricExport {
     pub fn new(
         options: MetricOptions,
         process: MeasuredProcess,
-        providers: Providers,
+        providers: SharedProviders,
         counts: Arc<MetricExportCounts>,
     ) -> Result<Self, ExportError> {
         let client = options.receiver.client()?;
@@ -141,7 +141,7 @@ impl MetricExport {
         let text = (self.process.metrics)().map_err(|error| unreadable(&error))?;
         let families = open_metrics::read(&text).map_err(|error| unreadable(&error))?;
         let period = Period { start: self.started_at, end: (self.process.now)() };
-        Ok(request(families, period, &self.providers, &self.resource))
+        Ok(request(families, period, &self.providers.load(), &self.resource))
     }
 }
 

@@ -35,7 +35,8 @@ fn export(options: MetricOptions) -> (MetricExport, Arc<MetricExportCounts>) {
         }),
     };
     let counts = Arc::<MetricExportCounts>::default();
-    let export = MetricExport::new(options, process, Providers::default(), Arc::clone(&counts));
+    let export =
+        MetricExport::new(options, process, SharedProviders::default(), Arc::clone(&counts));
     (export.unwrap(), counts)
 }
 

@@ -11,7 +11,7 @@ use turnwire_contract::{ObservedRun, Observer, RecordedEvent, RunTrace, RunWatch
 
 use crate::{
     projection::{AboutRun, Projection},
-    providers::Providers,
+    providers::SharedProviders,
     queue::SpanQueue,
 };
 
@@ -20,7 +20,7 @@ use crate::{
 pub struct TraceObserver {
     sampler: Sampler,
     captures_contents: bool,
-    providers: Providers,
+    providers: SharedProviders,
     queue: SpanQueue,
 }
 
@@ -28,7 +28,7 @@ impl TraceObserver {
     pub(crate) fn new(
         sampler: Sampler,
         captures_contents: bool,
-        providers: Providers,
+        providers: SharedProviders,
         queue: SpanQueue,
     ) -> Self {
         Self { sampler, captures_contents, providers, queue }
@@ -44,7 +44,7 @@ impl Observer for TraceObserver {
         let about = AboutRun {
             trace,
             request: Arc::clone(run.request),
-            provider: Arc::clone(self.providers.of(&run.request.model)),
+            provider: Arc::clone(self.providers.load().of(&run.request.model)),
             captures_contents: self.captures_contents,
         };
         let projection = Projection::new(run.run_id.as_str(), about);

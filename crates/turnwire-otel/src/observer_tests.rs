@@ -9,7 +9,7 @@ use crate::journal_for_tests::{
 fn observer(sampler: Sampler, max_queue: usize) -> (TraceObserver, mpsc::Receiver<SpanData>) {
     let counts = Arc::new(SpanCounts::default());
     let (queue, spans) = SpanQueue::new(max_queue, counts);
-    (TraceObserver::new(sampler, false, Providers::default(), queue), spans)
+    (TraceObserver::new(sampler, false, SharedProviders::default(), queue), spans)
 }
 
 fn watch(observer: &TraceObserver, request: &Arc<RunRequest>, was_lost: bool) -> Box<dyn RunWatch> {
@@ -113,7 +113,7 @@ fn a_full_queue_drops_and_counts() {
     let (journal, _) = taken_over();
     let counts = Arc::new(SpanCounts::default());
     let (queue, mut spans) = SpanQueue::new(3, Arc::clone(&counts));
-    let observer = TraceObserver::new(Sampler::default(), false, Providers::default(), queue);
+    let observer = TraceObserver::new(Sampler::default(), false, SharedProviders::default(), queue);
     let mut watch = watch(&observer, &request(Some(PARENT)), false);
     for recorded in &journal {
         watch.note(recorded);

@@ -1,6 +1,9 @@
-//! Names of the providers of models, for `gen_ai.provider.name` of spans and metrics.
+//! Names of the providers of models, for `gen_ai.provider.name` of spans and metrics. A reload of the
+//! settings replaces them.
 
 use std::{collections::BTreeMap, sync::Arc};
+
+use arc_swap::ArcSwap;
 
 /// The providers of models.
 #[derive(Debug, Clone, Default)]
@@ -15,5 +18,20 @@ impl Providers {
     /// The provider of a model.
     pub(crate) fn of(&self, model: &str) -> &Arc<str> {
         self.named.get(model).unwrap_or(&self.others)
+    }
+}
+
+/// The providers in force. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct SharedProviders(Arc<ArcSwap<Providers>>);
+
+impl SharedProviders {
+    /// Replaces the providers. A run that is observed already keeps its own.
+    pub fn replace(&self, providers: Providers) {
+        self.0.store(Arc::new(providers));
+    }
+
+    pub(crate) fn load(&self) -> Arc<Providers> {
+        self.0.load_full()
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use turnwire_contract::{MetricExportCounts, SpanCounts};
 use turnwire_engine::Runs;
 use turnwire_gateway::App;
-use turnwire_otel::{ExportError, MeasuredProcess, MetricExport, Providers, SpanExport};
+use turnwire_otel::{
+    ExportError, MeasuredProcess, MetricExport, Providers, SharedProviders, SpanExport,
+};
 
 use crate::{
     exit::Problem,
@@ -16,11 +18,11 @@ use crate::{
 pub(super) fn traces(
     settings: &ServeSettings,
     runs: &Runs,
+    providers: &SharedProviders,
     counts: &Arc<SpanCounts>,
 ) -> Result<Option<SpanExport>, Problem> {
     let Some(options) = &settings.traces else { return Ok(None) };
-    let providers = providers(&settings.models);
-    let export = SpanExport::new(options, providers, Arc::clone(counts));
+    let export = SpanExport::new(options, providers.clone(), Arc::clone(counts));
     let (export, observer) = export.map_err(not_set_up)?;
     runs.observe_with(Arc::new(observer));
     Ok(Some(export))
@@ -31,6 +33,7 @@ pub(super) fn metrics(
     settings: &ServeSettings,
     app: &App,
     instance: &str,
+    providers: &SharedProviders,
     counts: &Arc<MetricExportCounts>,
 ) -> Result<Option<MetricExport>, Problem> {
     let Some(options) = settings.metrics.clone() else { return Ok(None) };
@@ -40,8 +43,7 @@ pub(super) fn metrics(
         metrics: Arc::new(move || measured.metrics_text()),
         now: Arc::new(move || clock.now()),
     };
-    let providers = providers(&settings.models);
-    let export = MetricExport::new(options, process, providers, Arc::clone(counts));
+    let export = MetricExport::new(options, process, providers.clone(), Arc::clone(counts));
     export.map(Some).map_err(not_set_up)
 }
 
@@ -50,7 +52,7 @@ fn not_set_up(error: ExportError) -> Problem {
 }
 
 /// Names the providers of the models, as the semantic conventions do: by the API that they speak.
-fn providers(models: &ServedModels) -> Providers {
+pub(super) fn providers(models: &ServedModels) -> Providers {
     let name = |settings: &ModelSettings| match settings {
         ModelSettings::Scripted(_) => "scripted",
         ModelSettings::Provider(provider) => provider_name(provider.kind),

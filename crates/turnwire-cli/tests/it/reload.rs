@@ -10,7 +10,9 @@ use tokio::{
 };
 
 use crate::{
+    echoing_servers::EchoingModel,
     fake_upstream::{FakeUpstream, Mode},
+    otlp_receiver::{OtlpReceiver, text_of},
     serve::{Gateway, json_of, refusal_of, status_of},
     toy::{Toy, path},
     world::{PATIENCE, World},
@@ -410,4 +412,34 @@ async fn tool_servers_come_and_go() {
     seen += &events.text().await.unwrap();
     assert!(seen.contains("hello") && seen.contains("run_finished"), "{seen}");
     assert_eq!(spawn_blocking(move || alive.all()).await.unwrap(), "goodbye");
+}
+
+/// A model that a reload brings has the name of its provider in spans.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_of_a_reload_has_its_provider() {
+    let (model, receiver) = (EchoingModel::start(), OtlpReceiver::start());
+    let settings = |name: &str, kind: &str| {
+        let url = model.url();
+        format!("[models.{name}]\nkind = \"{kind}\"\nbase_url = \"{url}\"\nmodel = \"m\"\n")
+    };
+    let usual = settings("default", "chat_completions");
+    let world = world(&usual)
+        .with("OTEL_EXPORTER_OTLP_ENDPOINT", &receiver.url())
+        .with("OTEL_METRICS_EXPORTER", "none")
+        .with("OTEL_BSP_SCHEDULE_DELAY", "0");
+    let mut gateway = Gateway::start(&world, &SERVE);
+    let providers = |n: usize| -> Vec<String> {
+        let spans = receiver.wait_until("spans of runs", |spans| {
+            spans.iter().filter(|span| span.name == "invoke_agent").count() == n
+        });
+        let spans = spans.into_iter().filter(|span| span.name == "invoke_agent");
+        spans.map(|span| text_of(&span.attributes, "gen_ai.provider.name").unwrap()).collect()
+    };
+    question(&gateway, "default").send().await.unwrap().text().await.unwrap();
+    assert_eq!(block_in_place(|| providers(1)), ["openai"]);
+    write(&world, &format!("{usual}{}", settings("claude", "anthropic_messages")));
+    Reloads::of(&mut gateway).reload();
+    // The model server does not speak that API: the run fails, and has its spans all the same.
+    question(&gateway, "claude").send().await.unwrap().text().await.unwrap();
+    assert_eq!(block_in_place(|| providers(2)), ["openai", "anthropic"]);
 }
