@@ -21,9 +21,9 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::{
-    Actor, Annotation, ApprovalAnswer, CallId, Completeness, Decision, DiscoveryOutcome, Effect,
-    Failure, InputId, ItemId, Logprob, Reply, RunId, RunOutcome, RunRequest, Seq, Timestamp,
-    ToolClaims, ToolOutcome, ToolRef, Usage, ports::Finish,
+    Actor, Annotation, ApprovalAnswer, BudgetUse, CallId, Completeness, Decision, DiscoveryOutcome,
+    Effect, Failure, InputId, ItemId, Logprob, Reply, RunId, RunOutcome, RunRequest, Seq,
+    Timestamp, ToolClaims, ToolOutcome, ToolRef, Usage, ports::Finish,
 };
 
 /// Type of the placeholder for an event whose record cannot be decoded.
@@ -255,6 +255,11 @@ pub enum Event {
         /// What the tool's server claims about the tool, if it claims anything. Not verified.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         server_claims: Option<ToolClaims>,
+        /// The budget that is used to its soft limit, if that is why a person is asked. The answer
+        /// decides whether the run goes on, and all calls of the turn wait for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<BudgetUse>)]
+        budget: Option<Box<BudgetUse>>,
     },
     /// The approval was decided: by a person, by an earlier decision for the conversation, or by
     /// expiry.
@@ -459,6 +464,7 @@ impl Event {
             changed: None,
             effect: None,
             server_claims: None,
+            budget: None,
         }
     }
 

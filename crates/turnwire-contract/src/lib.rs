@@ -10,6 +10,7 @@
 #![warn(missing_docs)]
 
 mod actor;
+mod budget;
 pub mod event;
 pub mod generation;
 pub mod ids;
@@ -25,6 +26,7 @@ pub mod tool;
 pub mod trace;
 
 pub use actor::Actor;
+pub use budget::{BudgetScope, BudgetUse};
 pub use event::{Event, RecordedEvent};
 pub use generation::{Capabilities, CustomTools, Generation, Parameter};
 pub use ids::{

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::{
-    Actor, CallId, ConversationId, Decision, Entry, Generation, Item, ItemId, RunId, Scope,
-    ServerRef, ServerSecrets, TenantId, ToolKind, ToolRef, ToolSpec, TraceContext,
+    Actor, BudgetScope, CallId, ConversationId, Decision, Entry, Generation, Item, ItemId, RunId,
+    Scope, ServerRef, ServerSecrets, TenantId, ToolKind, ToolRef, ToolSpec, TraceContext,
 };
 
 /// A request for a run. Recorded with the run and never changed.
@@ -282,6 +282,9 @@ pub struct FirstCall {
     /// Decision on the approval request, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
+    /// The budget that the decision is about, if the approval request was about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetScope>,
 }
 
 /// Whether the model must, may or must not call tools.
@@ -314,6 +317,13 @@ pub struct Limits {
     /// limit if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_nanos: Option<u64>,
+    /// Cost at which a person is asked before the run goes on. Nobody is asked if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ask_cost_nanos: Option<u64>,
+    /// Share of the month's budget of the run's key or tenant at which a person is asked before the
+    /// run goes on, in percent. Set by the engine, if there is such a budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ask_month_percent: Option<u8>,
     /// Maximum number of concurrent tool calls.
     pub max_parallel_calls: u32,
     /// Maximum number of consecutive turns with identical calls and identical results.
@@ -358,12 +368,21 @@ pub struct Limits {
     pub whole_results_for: Option<u32>,
 }
 
+impl Limits {
+    /// Whether a person may be asked about a budget during the run.
+    pub fn ask_about_budgets(&self) -> bool {
+        self.ask_cost_nanos.is_some() || self.ask_month_percent.is_some()
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             max_turns: 32,
             max_tool_calls: 128,
             max_cost_nanos: None,
+            ask_cost_nanos: None,
+            ask_month_percent: None,
             max_parallel_calls: 16,
             max_repeats: 3,
             max_recoveries: 10,

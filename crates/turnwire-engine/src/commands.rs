@@ -165,6 +165,7 @@ impl Runs {
         }
         let CallHistory { events: journal, head } =
             self.call_history(tenant, run_id, call_id).await?;
+        let answer = as_counted(&journal, call_id, answer);
         let settled = |journal: &[_]| resolved_outcome(journal, call_id, &answer, repeat);
         if let Some(settled) = settled(&journal) {
             return Ok(settled);
@@ -346,6 +347,19 @@ fn matters_to(about: &CallId, event: &Event) -> bool {
             | Event::ToolStayedSilent { .. }
     );
     is_about_tools || event.call_id() == Some(about) && !is_said_meanwhile
+}
+
+/// Returns the answer as it counts for the call: one about a budget holds for no later call.
+fn as_counted(
+    journal: &[Arc<RecordedEvent>],
+    about: &CallId,
+    answer: ApprovalAnswer,
+) -> ApprovalAnswer {
+    let is_about_budget = journal.iter().any(|recorded| {
+        matches!(&recorded.event, Event::ApprovalRequested { call_id, budget: Some(_), .. }
+            if call_id == about)
+    });
+    ApprovalAnswer { remember: answer.remember && !is_about_budget, ..answer }
 }
 
 /// How to judge a repeated answer.

@@ -1,7 +1,7 @@
 //! The loop of a run.
 //!
 //! This module executes steps and decides nothing, except that a stop, a handover or a budget that
-//! others have used up comes first.
+//! others have used comes first.
 //! [`RunState::next_step`](crate::run_state::RunState::next_step) decides, from recorded events
 //! only. So another process can continue a run: it reads the journal and gets the same next step.
 
@@ -81,7 +81,12 @@ async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutco
         if run.should_hand_over() {
             return Ok(DriveOutcome::HandedOver);
         }
-        let step = run.state().next_step();
+        // What others use is not in the journal, so the next step cannot know it.
+        let nearly_spent = run.nearly_spent().await;
+        let step = match (run.state().next_step(), nearly_spent) {
+            (Step::AskApproval(_) | Step::RunTools(_), Some(budget)) => Step::AskBudget(budget),
+            (step, _) => step,
+        };
         debug!(?step, "next step");
         match step {
             Step::Discover(servers) => Box::pin(discover(run, context, servers)).await?,
@@ -97,6 +102,11 @@ async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutco
                 }
             }
             Step::AskApproval(calls) => Box::pin(ask_people(run, context, calls)).await?,
+            Step::AskBudget(budget) => {
+                let asked = run.state().budget_events(&budget, run.now());
+                run.record_all(asked).await?;
+                run.note_asked();
+            }
             Step::AskOutcome(calls) => ask_outcomes(run, calls).await?,
             Step::RunTools(calls) => run_tools(run, context, calls).await?,
             Step::SkipCalls { calls, reason } => {

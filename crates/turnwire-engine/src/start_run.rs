@@ -28,6 +28,7 @@ use crate::{
     failures,
     live_run::LiveRun,
     observers::Watches,
+    quotas::Users,
     run_context::{DriveOutcome, RunContext},
     run_loop::drive,
     run_state::{RunState, item_prefix},
@@ -76,6 +77,8 @@ impl Runs {
         let run_id = RunId::new(parts.clock_and_ids.new_id("run"));
         let _guard = self.track_local_run(&run_id);
         self.settings().policy.apply_to_request(&mut request);
+        let users = Users::new(&request.tenant, request.asked_by.as_deref());
+        request.limits.ask_month_percent = self.0.quotas.asks_at_percent(&users);
         let upstream = model.upstream_model(&request.model);
         request.upstream_model = (upstream != request.model).then_some(upstream);
         let secrets = self.seal_secrets(&mut request, &run_id)?;

@@ -91,6 +91,7 @@ pub fn one_call(
         },
         arguments: Value::Object(arguments).to_string(),
         decision: None,
+        budget: None,
     }];
     request.calls_only = true;
     // A worker of an earlier version does not know `calls_only`. It stops here.

@@ -47,6 +47,7 @@ pub(crate) async fn retry_of(
         tool: ToolRef { name: call.tool.clone(), kind: call.kind, server: call.server.clone() },
         arguments: call.arguments.clone(),
         decision: None,
+        budget: None,
     };
     let before = &record.request;
     Ok(RunRequest {

@@ -18,7 +18,7 @@ use turnwire_contract::{
 use utoipa::ToSchema;
 
 use crate::{
-    Projection,
+    BudgetQuestion, Projection,
     answer::Answer,
     chat_events::{ChatEvents, ChatFrame, problem},
     clean::{Cleaner, clean},
@@ -100,6 +100,10 @@ pub enum ChatStreamFrame {
         /// nothing.
         #[serde(skip_serializing_if = "Option::is_none")]
         server_claims: Option<ToolClaims>,
+        /// The budget that the approval is about, if that is why it is asked for. The answer decides
+        /// whether the run goes on, and all calls of the turn wait for it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        budget: Option<BudgetQuestion>,
     },
     /// A tool asks the user a question and waits for the answer. Enabled with `inputs`.
     InputRequest {
@@ -179,8 +183,14 @@ impl ChatStream {
     }
 
     fn approval_request(&self, event: &Event) -> Vec<ChatStreamFrame> {
-        let Event::ApprovalRequested { call_id, expires_at, changed, effect, server_claims } =
-            event
+        let Event::ApprovalRequested {
+            call_id,
+            expires_at,
+            changed,
+            effect,
+            server_claims,
+            budget,
+        } = event
         else {
             return Vec::new();
         };
@@ -196,6 +206,7 @@ impl ChatStream {
             changed: changed.as_deref().map(|words| clean(words).into_owned()),
             effect: *effect,
             server_claims: *server_claims,
+            budget: BudgetQuestion::of(budget.as_deref()),
         }]
     }
 

@@ -18,6 +18,7 @@
 //! * [`ag_ui`] is the surface of AG-UI, with its approvals as interrupts;
 //! * [`cursor`] is the position of a frame in its stream, for clients that resume, and
 //!   [`call_state`] has the ten states of a call;
+//! * [`budget_question`] says why a person is asked about a budget;
 //! * [`preview`] shortens results and arguments the same way everywhere, [`words`] has the
 //!   sentences about running tools, [`partial_json`] parses arguments while they are generated,
 //!   [`mod@clean`] removes terminal control sequences from a text, and [`mod@wire_json`] keeps JSON
@@ -30,6 +31,7 @@
 pub mod ag_ui;
 pub mod ai_sdk;
 pub mod answer;
+pub mod budget_question;
 pub mod call_state;
 pub mod callbacks;
 pub mod calls;
@@ -65,6 +67,7 @@ use turnwire_contract::RecordedEvent;
 pub use ag_ui::{AgUi, AgUiFrame};
 pub use ai_sdk::{AiSdk, AiSdkFrame, UiChunk};
 pub use answer::Answer;
+pub use budget_question::BudgetQuestion;
 pub use call_state::CallState;
 pub use callbacks::{CallbackFrame, Callbacks, ToolCallbacks};
 pub use calls::{Call, CallBook, CallEvent};

@@ -173,15 +173,22 @@ fn call_of(event: &Event) -> Event {
             arguments: REDACTED_JSON.to_owned(),
             completeness: *completeness,
         },
-        Event::ApprovalRequested { call_id, expires_at, changed, effect, server_claims } => {
-            Event::ApprovalRequested {
-                call_id: call_id.clone(),
-                expires_at: *expires_at,
-                changed: changed.as_ref().map(|_| REDACTED.to_owned()),
-                effect: *effect,
-                server_claims: *server_claims,
-            }
-        }
+        // Amounts are left out, as those of usage are.
+        Event::ApprovalRequested {
+            call_id,
+            expires_at,
+            changed,
+            effect,
+            server_claims,
+            budget: _,
+        } => Event::ApprovalRequested {
+            call_id: call_id.clone(),
+            expires_at: *expires_at,
+            changed: changed.as_ref().map(|_| REDACTED.to_owned()),
+            effect: *effect,
+            server_claims: *server_claims,
+            budget: None,
+        },
         Event::ApprovalResolved { call_id, decision, arguments, remember, by, actor: _ } => {
             Event::ApprovalResolved {
                 call_id: call_id.clone(),

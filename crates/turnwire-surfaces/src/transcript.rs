@@ -131,7 +131,7 @@ impl TranscriptFrame {
             }
             Self::ToolNoted { note, .. } if note == words::PREPARING => None,
             Self::ToolNoted { title, label, note, .. } => {
-                let symbol = if note == words::NEEDS_APPROVAL { '⏸' } else { '•' };
+                let symbol = if note.starts_with(words::NEEDS_APPROVAL) { '⏸' } else { '•' };
                 Some(format!("{symbol} {}  {note}", subject(title, label)))
             }
             Self::ToolEnded { title, label, mark, detail, duration_ms, .. } => {

@@ -3,7 +3,9 @@
 //! The state names are: preparing, needs approval, needs input, running, done, failed, denied,
 //! stopped, timed out, unknown.
 
-use turnwire_contract::{Decision, Event, Failure, Reply, RunOutcome, Timestamp, ToolOutcome};
+use turnwire_contract::{
+    BudgetScope, BudgetUse, Decision, Event, Failure, Reply, RunOutcome, Timestamp, ToolOutcome,
+};
 
 use crate::{
     calls::Call,
@@ -24,6 +26,9 @@ const NOTE_CHARS: usize = 100;
 pub fn tool_note(call: &Call, event: &Event, at: Timestamp) -> Option<String> {
     let note = match event {
         Event::CallAnnounced { .. } => PREPARING.to_owned(),
+        Event::ApprovalRequested { budget: Some(budget), .. } => {
+            format!("{NEEDS_APPROVAL}: {}", budget_question(budget))
+        }
         Event::ApprovalRequested { .. } => NEEDS_APPROVAL.to_owned(),
         Event::ApprovalResolved { decision: Decision::Approved, arguments: Some(_), .. } => {
             "approved with other arguments".to_owned()
@@ -50,6 +55,35 @@ pub fn tool_note(call: &Call, event: &Event, at: Timestamp) -> Option<String> {
         _ => return None,
     };
     Some(shortened(&note, NOTE_CHARS))
+}
+
+/// The question whether a run may use more of a budget.
+pub fn budget_question(budget: &BudgetUse) -> String {
+    let (who, time) = match budget.scope {
+        BudgetScope::Run => ("run", ""),
+        BudgetScope::Key => ("key", " for this month"),
+        BudgetScope::Tenant => ("tenant", " for this month"),
+    };
+    let used = amount(budget.used_nanos);
+    let Some(max) = budget.max_nanos else {
+        let ask = amount(budget.ask_nanos);
+        return format!("The {who} has used {used}{time} and asks from {ask} on. Continue?");
+    };
+    format!("The {who} has used {used} of its budget of {}{time}. Continue?", amount(max))
+}
+
+/// An amount of money with two decimals, or as many more as a small one needs.
+fn amount(nanos: u64) -> String {
+    let (whole, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
+    let n_decimals = match nanos {
+        1_000_000_000.. => 2,
+        1_000_000.. => 4,
+        _ => 9,
+    };
+    let decimals = format!("{rest:09}");
+    let decimals = decimals.get(..n_decimals).unwrap_or(&decimals);
+    let needed = decimals.trim_end_matches('0').len().max(2);
+    format!("{whole}.{}", decimals.get(..needed).unwrap_or(decimals))
 }
 
 /// How a call ended, on one line: the tool's own short text or the beginning of its result, or the

@@ -27,7 +27,7 @@ use turnwire_contract::{
 };
 
 use crate::{
-    Projection,
+    BudgetQuestion, Projection,
     call_state::CallState,
     calls::{Call, CallBook, CallEvent},
     clean::{Cleaner, clean},
@@ -393,14 +393,16 @@ fn approval_request(call: &Call, recorded: &RecordedEvent) -> WsMessage {
         changed: None,
         effect: None,
         server_claims: None,
+        budget: None,
     };
-    if let Event::ApprovalRequested { expires_at, changed, effect, server_claims, .. } =
+    if let Event::ApprovalRequested { expires_at, changed, effect, server_claims, budget, .. } =
         &recorded.event
     {
         asked.expires_at = *expires_at;
         asked.changed = changed.as_deref().map(sentence);
         asked.effect = *effect;
         asked.server_claims = *server_claims;
+        asked.budget = BudgetQuestion::of(budget.as_deref());
     }
     WsMessage::ApprovalRequest(asked)
 }

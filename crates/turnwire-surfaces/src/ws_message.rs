@@ -22,7 +22,7 @@ use turnwire_contract::{
 };
 use utoipa::ToSchema;
 
-use crate::{call_state::CallState, preview::shortened};
+use crate::{BudgetQuestion, call_state::CallState, preview::shortened};
 
 /// Maximum length of an error about a message, in characters.
 const COMPLAINT_CHARS: usize = 200;
@@ -406,6 +406,10 @@ pub struct ApprovalRequest {
     /// What the tool's server claims about the tool. Not verified. Missing if it claims nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_claims: Option<ToolClaims>,
+    /// The budget that the approval is about, if that is why it is asked for. The answer decides
+    /// whether the run goes on, and all calls of the turn wait for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetQuestion>,
 }
 
 /// A tool asks the user a question and waits for the answer.

@@ -6,8 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use turnwire_contract::{
-    Approvals, CallId, Completeness, Event, InputId, Item, ItemId, Prompt, RecordedEvent,
-    RunOutcome, RunRequest, Seq, ToolOutcome,
+    Approvals, BudgetScope, CallId, Completeness, Decision, Event, InputId, Item, ItemId, Prompt,
+    RecordedEvent, RunOutcome, RunRequest, Seq, ToolOutcome,
 };
 
 /// Returns all violations in a complete journal.
@@ -61,6 +61,38 @@ struct JournalReader {
     questions: HashSet<ItemId>,
     texts: HashMap<ItemId, OpenText>,
     calls: HashMap<CallId, CallSeen>,
+    budgets: BudgetsSeen,
+}
+
+/// Questions about budgets: nothing starts while one is open, and nothing after a no.
+#[derive(Default)]
+struct BudgetsSeen {
+    open: HashSet<CallId>,
+    asked: HashSet<BudgetScope>,
+    is_refused: bool,
+}
+
+impl BudgetsSeen {
+    fn read(&mut self, event: &Event) -> Option<String> {
+        match event {
+            Event::ApprovalRequested { call_id, budget: Some(budget), .. } => {
+                self.open.insert(call_id.clone());
+                // A question that is handed back is on several calls.
+                let is_new = self.asked.insert(budget.scope) || self.open.len() > 1;
+                (!is_new).then(|| format!("{:?} is asked about twice", budget.scope))
+            }
+            Event::ApprovalResolved { call_id, decision, .. } => {
+                self.is_refused |= self.open.remove(call_id) && *decision != Decision::Approved;
+                None
+            }
+            Event::ToolStarted { call_id, .. } => (self.is_refused || !self.open.is_empty())
+                .then(|| format!("{call_id} starts before the budget is allowed")),
+            Event::TurnStarted { .. } => {
+                self.is_refused.then(|| "the model is asked after a refused budget".to_owned())
+            }
+            _ => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -97,6 +129,9 @@ impl JournalReader {
         self.last = recorded.seq;
         if self.is_over {
             self.complain("I2: something follows the end of the run");
+        }
+        if let Some(complaint) = self.budgets.read(&recorded.event) {
+            self.complain(complaint);
         }
         if let Some(call_id) = recorded.event.call_id() {
             self.read_call(&call_id.clone(), &recorded.event);

@@ -462,6 +462,7 @@ fn handed_back() -> Vec<Scenario> {
                 },
                 arguments: arguments().to_string(),
                 decision: Some(decision),
+                budget: None,
             }];
             let asked = json!({ "call_1": "mcpr_1" });
             request.echo.insert("approval_requests".into(), asked);

@@ -4,7 +4,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 use serde_json::json;
-use turnwire_contract::{CallId, Event, ModelError, ModelPart, RecordedEvent, Tool};
+use turnwire_contract::{CallId, Event, ModelError, ModelPart, RecordedEvent, Tool, Usage};
 use turnwire_models::{Scripted, Turn};
 
 use crate::{
@@ -27,6 +27,8 @@ pub struct RandomRun {
     pub disturbances: Vec<(u64, Disturbance)>,
     /// Maximum number of turns and of calls.
     pub limits: (u32, u32),
+    /// Soft limit of the budget. Each turn costs 1.
+    pub ask_cost: Option<u64>,
 }
 
 /// One answer of the model.
@@ -114,6 +116,7 @@ impl RandomRun {
             .request(|request| request.parallel_tool_calls = self.parallel)
             .limits(|limits| {
                 (limits.max_turns, limits.max_tool_calls) = self.limits;
+                limits.ask_cost_nanos = self.ask_cost;
                 limits.wall_clock = Duration::from_mins(10);
             })
     }
@@ -180,6 +183,7 @@ impl RandomTurn {
         for part in self.call_parts() {
             turn = turn.part(part);
         }
+        turn = turn.usage(Usage { cost_nanos: Some(1), ..Usage::default() });
         match self.ending {
             AnswerEnd::Well | AnswerEnd::Fails => turn,
             AnswerEnd::Length => turn.length_cut(),
@@ -218,13 +222,15 @@ pub fn any_run() -> impl Strategy<Value = RandomRun> {
         any::<bool>(),
         prop_oneof![2 => Just(Vec::new()), 3 => prop::collection::vec(disturbance, 1..3)],
         (1_u32..6, prop_oneof![4 => Just(128_u32), 1 => 1_u32..6]),
+        prop::option::weighted(0.3, 1_u64..4),
     )
-        .prop_map(|(turns, tools, parallel, disturbances, limits)| RandomRun {
+        .prop_map(|(turns, tools, parallel, disturbances, limits, ask_cost)| RandomRun {
             turns,
             tools,
             parallel,
             disturbances,
             limits,
+            ask_cost,
         })
 }
 

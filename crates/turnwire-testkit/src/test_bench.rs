@@ -10,7 +10,9 @@ use turnwire_contract::{
     ApprovalAnswer, CallId, Decision, Event, Item, Limits, Model, NoToolServers, RecordedEvent,
     Reply, RunOutcome, RunRequest, ServerUse, TenantId, Tool, ToolServers,
 };
-use turnwire_engine::{ApprovalPolicy, ClockAndIds, EngineParts, RunHandle, Runs, Toolbox};
+use turnwire_engine::{
+    ApprovalPolicy, ClockAndIds, EngineParts, QuotaOptions, RunHandle, Runs, Toolbox,
+};
 use turnwire_models::{Scripted, Turn};
 
 /// A run to execute.
@@ -21,6 +23,7 @@ pub struct TestBench {
     request: RunRequest,
     heartbeat: Duration,
     policy: ApprovalPolicy,
+    quotas: QuotaOptions,
 }
 
 /// A command to the run.
@@ -62,6 +65,7 @@ impl TestBench {
             request: RunRequest::new("scripted", vec![Item::user("Go.")]),
             heartbeat: Duration::from_secs(5),
             policy: ApprovalPolicy::default(),
+            quotas: QuotaOptions::default(),
         }
     }
 
@@ -104,6 +108,11 @@ impl TestBench {
         self
     }
 
+    pub fn quotas(mut self, quotas: QuotaOptions) -> Self {
+        self.quotas = quotas;
+        self
+    }
+
     /// Creates the engine and returns it with the request to start.
     pub fn set_up(self) -> (Runs, RunRequest) {
         let mut tools = Toolbox::default();
@@ -119,6 +128,7 @@ impl TestBench {
             clock_and_ids: Arc::new(ClockAndIds::simulated()),
             heartbeat: self.heartbeat,
             policy: self.policy,
+            quotas: self.quotas,
             ..EngineParts::default()
         });
         (runs, request)

@@ -113,6 +113,9 @@ section! {
     max_turns: NonZeroU32 => runs.max_turns,
     /// Tool calls per run
     max_tool_calls: NonZeroU32 => runs.max_tool_calls,
+    /// Cost of a run from which a person is asked before it goes on after tool calls. Less than
+    /// `max_cost`
+    ask_cost: f64,
     /// Budget of a run, in the currency of the prices of its models: once it is reached, the model
     /// is not asked again
     max_cost: f64,
@@ -265,6 +268,13 @@ pub(super) fn limits(table: Table, mistakes: &mut Vec<String>) -> LimitsSection 
     raw.apply(&mut limits);
     let max_cost = raw.max_cost.map(|cost| nanos("limits.max_cost", cost, mistakes));
     limits.runs.max_cost_nanos = max_cost.flatten();
+    let ask_cost = raw.ask_cost.map(|cost| nanos("limits.ask_cost", cost, mistakes));
+    limits.runs.ask_cost_nanos = ask_cost.flatten();
+    let (soft, hard) = (limits.runs.ask_cost_nanos, limits.runs.max_cost_nanos);
+    if soft.zip(hard).is_some_and(|(soft, hard)| soft >= hard) {
+        let why = "the run would end at `max_cost` before anybody is asked; set it below";
+        mistakes.push(format!("limits.ask_cost: {why}"));
+    }
     limits
 }
 

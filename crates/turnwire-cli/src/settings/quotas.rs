@@ -22,6 +22,10 @@ pub(super) struct RawQuotas {
     /// logged once per month and server
     #[schemars(extend("minimum" = 0.01, "maximum" = 1, "default" = usual_share()))]
     warn_at: Option<f64>,
+    /// Share of `cost_per_month` from which a run asks a person before it goes on after tool calls.
+    /// Nobody is asked by default
+    #[schemars(extend("minimum" = 0.01, "maximum" = 1))]
+    ask_at: Option<f64>,
     /// Quotas of each tenant
     per_tenant: RawQuota,
     /// Quotas of each key, or of each subject of an identity provider. Without keys they do not
@@ -55,7 +59,8 @@ pub(super) struct RawQuota {
 pub(super) fn quotas(table: Table, mistakes: &mut Vec<String>) -> QuotaOptions {
     let raw: RawQuotas = read_table("quotas", table, mistakes);
     let usual = QuotaOptions::default();
-    let warn_at_percent = raw.warn_at.map(|share| percent(share, mistakes));
+    let warn_at = raw.warn_at.map(|share| percent("quotas.warn_at", share, mistakes));
+    let ask_at = raw.ask_at.map(|share| percent("quotas.ask_at", share, mistakes));
     let per_tenant = quota("quotas.per_tenant", &raw.per_tenant, mistakes);
     let per_key = quota("quotas.per_key", &raw.per_key, mistakes);
     if per_key.stored_bytes.is_some() {
@@ -74,7 +79,8 @@ pub(super) fn quotas(table: Table, mistakes: &mut Vec<String>) -> QuotaOptions {
         per_tenant,
         per_key,
         tenants: of_tenants,
-        warn_at_percent: warn_at_percent.unwrap_or(usual.warn_at_percent),
+        warn_at_percent: warn_at.map_or(usual.warn_at_percent, u32::from),
+        ask_at_percent: ask_at,
         exchange_every: usual.exchange_every,
     }
 }
@@ -99,13 +105,13 @@ fn quota(path: &str, raw: &RawQuota, mistakes: &mut Vec<String>) -> Quota {
 }
 
 /// A share in percent.
-fn percent(share: f64, mistakes: &mut Vec<String>) -> u32 {
+fn percent(path: &str, share: f64, mistakes: &mut Vec<String>) -> u8 {
     let percent = (share * 100.0).round();
     if (1.0..=100.0).contains(&percent) {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it fits")]
-        return percent as u32;
+        return percent as u8;
     }
-    mistakes.push(format!("quotas.warn_at: `{share}` is not a share; it should look like 0.8"));
+    mistakes.push(format!("{path}: `{share}` is not a share; it should look like 0.8"));
     100
 }
 

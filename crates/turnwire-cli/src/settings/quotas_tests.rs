@@ -7,7 +7,7 @@ use crate::settings::testing::{check_mistakes, demo_settings, keys_of};
 #[test]
 fn every_quota_is_read() {
     assert!(demo_settings("", &[]).unwrap().quotas.is_empty());
-    let text = "[quotas]\nwarn_at = 0.5\n\
+    let text = "[quotas]\nwarn_at = 0.5\nask_at = 0.9\n\
         [quotas.per_tenant]\nrequests_per_minute = 1\ntokens_per_minute = 2\ntokens_per_day = 3\n\
         tool_calls_per_day = 4\ncost_per_month = 5.5\nruns_at_once = 8\nstored_bytes = 9\n\
         [quotas.per_key]\nrequests_per_minute = 6\n\
@@ -28,6 +28,7 @@ fn every_quota_is_read() {
         per_key: Quota { requests_per_minute: Some(6), ..Quota::default() },
         tenants: [(TenantId::from("acme"), acme)].into(),
         warn_at_percent: 50,
+        ask_at_percent: Some(90),
         ..QuotaOptions::default()
     };
     assert_eq!(read, expected);
@@ -54,12 +55,13 @@ fn what_is_wrong_is_told() {
            tenants"],
     );
     check_mistakes(
-        "[quotas]\nwarn_at = 80\nper_key = 5\n\
+        "[quotas]\nwarn_at = 80\nask_at = 0\nper_key = 5\n\
          [quotas.per_tenant]\nrequests_per_minute = 0\nrequests_per_hour = 5\n\
          [quotas.tenants.acme]\ncost_per_month = -1\n",
         &[],
         &[
             "quotas.warn_at: `80` is not a share; it should look like 0.8",
+            "quotas.ask_at: `0` is not a share; it should look like 0.8",
             "quotas.per_tenant.requests_per_hour: there is no such setting; did you mean \
              `requests_per_minute`?",
             "quotas.per_tenant.requests_per_minute: 0 is not a whole number from 1 on",

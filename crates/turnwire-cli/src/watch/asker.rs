@@ -6,7 +6,7 @@ use std::collections::{HashSet, VecDeque};
 use serde_json::Value;
 use turnwire::{ApprovalAnswer, CallId, Decision, Event, RecordedEvent};
 use turnwire_contract::{DiscoveryOutcome, Effect, InputId, Reply, ToolClaims, ToolSpec};
-use turnwire_surfaces::{Call, CallBook, clean};
+use turnwire_surfaces::{Call, CallBook, clean, words};
 
 use super::{
     BY,
@@ -28,10 +28,18 @@ const MAX_SHOWN: usize = 2_000;
 
 const CHOICES: &str =
     "allow it? [y]es, [n]o, [a]lways in this run, [e]dit the arguments, [?] help: ";
+/// A budget is allowed for the run, not for a tool.
+const BUDGET_CHOICES: &str = "continue? [y]es, [n]o, [e]dit the arguments, [?] help: ";
 const HELP: &str = "\
   y          yes, this time
   n          no; what is written behind it is told to the model: n not on a Friday
   a          yes, and to every other call of this tool in this run
+  e          yes, with other arguments: opens $VISUAL or $EDITOR, or reads a line of JSON
+  ctrl-c     stops the run
+";
+const BUDGET_HELP: &str = "\
+  y          yes, the run goes on with this call; it does not ask about this budget again
+  n          no, the run ends here as incomplete
   e          yes, with other arguments: opens $VISUAL or $EDITOR, or reads a line of JSON
   ctrl-c     stops the run
 ";
@@ -96,6 +104,8 @@ enum QuestionKind {
         /// The tool's current description, if its definition changed.
         changed: Option<String>,
         claims: Option<ToolClaims>,
+        /// The question about a budget, if that is why the person is asked.
+        budget: Option<String>,
     },
     Input(Form),
 }
@@ -159,17 +169,19 @@ impl Asker {
             Event::ToolsDiscovered { outcome: DiscoveryOutcome::Listed { tools }, .. } => {
                 self.note_effects(tools.iter().map(|it| &**it));
             }
-            Event::ApprovalRequested { call_id, changed, server_claims, .. } => {
-                if changed.is_none() && self.always.contains(&self.title(call_id)) {
+            Event::ApprovalRequested { call_id, changed, server_claims, budget, .. } => {
+                let is_new = changed.is_some() || budget.is_some();
+                if !is_new && self.always.contains(&self.title(call_id)) {
                     // The run resolves it from the earlier answer.
                     return None;
                 }
-                if let Some(decision) = self.decided(call_id, changed.is_some()) {
+                if let Some(decision) = self.decided(call_id, is_new) {
                     return answered(call_id.clone(), decision.into());
                 }
                 let id = QuestionId { call_id: call_id.clone(), input_id: None };
                 let (changed, claims) = (changed.clone(), *server_claims);
-                let kind = QuestionKind::Approval { changed, claims };
+                let budget = budget.as_deref().map(words::budget_question);
+                let kind = QuestionKind::Approval { changed, claims, budget };
                 return self.queue(Question { id, kind }, updates);
             }
             Event::InputRequested { call_id, input_id, message, schema, .. } => {
@@ -207,17 +219,17 @@ impl Asker {
         self.pure.extend(pure.map(|tool| (tool.server.clone(), tool.name.clone())));
     }
 
-    /// The decision that the command line makes. A tool whose definition has changed is never
-    /// approved unseen.
-    fn decided(&self, call_id: &CallId, has_changed: bool) -> Option<Decision> {
+    /// The decision that the command line makes. What is new to the person is never approved
+    /// unseen: a definition that has changed, or a budget.
+    fn decided(&self, call_id: &CallId, is_new: bool) -> Option<Decision> {
         let is_pure = || {
             let tool = self.calls.get(call_id).map(|call| &call.tool);
             tool.is_some_and(|it| self.pure.contains(&(it.server.clone(), it.name.clone())))
         };
         match self.answering.policy {
             ApprovalPolicy::Never => Some(Decision::Denied { reason: NEVER.to_owned() }),
-            ApprovalPolicy::All if !has_changed => Some(Decision::Approved),
-            ApprovalPolicy::ReadOnly if !has_changed && is_pure() => Some(Decision::Approved),
+            ApprovalPolicy::All if !is_new => Some(Decision::Approved),
+            ApprovalPolicy::ReadOnly if !is_new && is_pure() => Some(Decision::Approved),
             ApprovalPolicy::Ask | ApprovalPolicy::All | ApprovalPolicy::ReadOnly => None,
         }
     }
@@ -280,7 +292,7 @@ impl Asker {
         let (word, rest) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
         match word.to_lowercase().as_str() {
             "y" | "yes" => answered(call_id, Decision::Approved.into()),
-            "a" | "always" => {
+            "a" | "always" if !self.is_about_budget() => {
                 self.always.insert(self.title(&call_id));
                 let answer = ApprovalAnswer { remember: true, ..Decision::Approved.into() };
                 answered(call_id, answer)
@@ -294,16 +306,23 @@ impl Asker {
                 None
             }
             _ => {
-                self.ask_again(HELP, updates);
+                self.ask_again(if self.is_about_budget() { BUDGET_HELP } else { HELP }, updates);
                 None
             }
         }
+    }
+
+    /// Whether the open question is about a budget.
+    fn is_about_budget(&self) -> bool {
+        let kind = self.questions.front().map(|question| &question.kind);
+        matches!(kind, Some(QuestionKind::Approval { budget: Some(_), .. }))
     }
 
     /// Repeats the open question, with the problem of the last answer.
     pub(super) fn ask_again(&mut self, why: &str, updates: &mut VecDeque<DisplayUpdate>) {
         let again = match self.questions.front_mut().map(|question| &mut question.kind) {
             Some(QuestionKind::Input(form)) => form.begin_again(),
+            Some(QuestionKind::Approval { budget: Some(_), .. }) => format!("  {BUDGET_CHOICES}"),
             Some(QuestionKind::Approval { .. }) => format!("  {CHOICES}"),
             None => return,
         };
@@ -358,7 +377,7 @@ impl Asker {
         let mark = self.paint.bold(Colour::Yellow, "?");
         let title = self.paint.strong(&self.title(&question.id.call_id));
         let text = match &question.kind {
-            QuestionKind::Approval { changed, claims } => {
+            QuestionKind::Approval { changed, claims, budget } => {
                 let claims = claims.map(claimed).unwrap_or_default();
                 let mut lines = vec![format!("{mark} {title} wants to run{claims}")];
                 let arguments = shown(&self.arguments(&question.id.call_id));
@@ -369,7 +388,13 @@ impl Asker {
                         shown(changed)
                     ));
                 }
-                lines.push(format!("  {CHOICES}"));
+                match budget {
+                    Some(budget) => lines.extend([
+                        format!("  {budget} A no ends the run."),
+                        format!("  {BUDGET_CHOICES}"),
+                    ]),
+                    None => lines.push(format!("  {CHOICES}")),
+                }
                 lines.join("\n")
             }
             QuestionKind::Input(form) => {

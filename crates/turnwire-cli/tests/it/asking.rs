@@ -98,6 +98,45 @@ fn always_holds_for_the_run() {
     assert_eq!(code, 0);
 }
 
+/// A budget at its soft limit asks in words, whatever was allowed on the command line; yes goes on,
+/// and no ends the run without asking the model again.
+#[test]
+fn a_budget_asks_and_says_why() {
+    for (answer, expected_code) in [("y\r", 0), ("n\r", 1)] {
+        let server = Server::new();
+        let file = format!(
+            "[models.m]\nkind = \"chat_completions\"\nbase_url = \"{}\"\nmodel = \"m\"\n\
+             price = {{ input = 1, output = 1 }}\n[limits]\nask_cost = 0.75\nmax_cost = 1\n\
+             [functions.pay]\ndescription = \"Pays.\"\nmethod = \"POST\"\n\
+             url = \"http://127.0.0.1:1/\"\n",
+            server.url()
+        );
+        let world = World::new().with_file("turnwire.toml", &file);
+        let arguments = ["run", "--model", "m", "--approve", "all", "Pay."];
+        let mut terminal = Terminal::start(&world, &arguments);
+        let mut question = server.question();
+        question.begin();
+        question.use_tokens(800_000);
+        question.call("pay");
+        // There is no permission for a tool to give here.
+        terminal.answer(CHOICES, "a\r");
+        terminal.output.wait_until("help", |bytes| screen(bytes).contains("the run ends here"));
+        terminal.answer(CHOICES, answer);
+        if expected_code == 0 {
+            let mut last = server.question();
+            last.begin();
+            last.say("Done.");
+            last.end();
+        }
+        let (bytes, code) = terminal.finish();
+        let screen = screen(&bytes);
+        let words = "The run has used 0.80 of its budget of 1.00. Continue? A no ends the run.";
+        assert!(screen.contains(words), "{screen}");
+        assert_eq!(code, expected_code, "{screen}");
+        assert_eq!(screen.contains("incomplete: the budget was used up"), code == 1, "{screen}");
+    }
+}
+
 /// A7: the person may change the arguments, in an editor or by hand; what does not fit is asked for
 /// again.
 #[test]

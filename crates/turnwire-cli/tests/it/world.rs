@@ -253,6 +253,12 @@ impl Question {
         self.send(&json!({ "choices": [{ "index": 0, "delta": { "content": text } }] }));
     }
 
+    /// Says that the prompt was this long.
+    pub(crate) fn use_tokens(&mut self, n_tokens: u64) {
+        let usage = json!({ "prompt_tokens": n_tokens, "completion_tokens": 0 });
+        self.send(&json!({ "choices": [], "usage": usage }));
+    }
+
     pub(crate) fn call(self, name: &str) {
         self.call_with(name, "{}");
     }

@@ -23,8 +23,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{
-    BlobError, CallId, Event, IncompleteReason, InputId, Journal, JournalError, RecordedEvent,
-    Reply, RunEnd, RunId, RunOutcome, Seq, StoreError, TenantId, Timestamp,
+    BlobError, BudgetUse, CallId, Event, IncompleteReason, InputId, Journal, JournalError,
+    RecordedEvent, Reply, RunEnd, RunId, RunOutcome, Seq, StoreError, TenantId, Timestamp,
 };
 
 use crate::{
@@ -263,6 +263,19 @@ impl LiveRun {
         let Some((quotas, users)) = self.quotas.as_deref() else { return false };
         // Boxed, so that a run does not hold the memory of reading while it does something else.
         Box::pin(quotas.is_spent(users)).await
+    }
+
+    /// Returns the budget of the month of the run's key or tenant, if it is used to its soft limit
+    /// and a person is to be asked now.
+    pub(crate) async fn nearly_spent(&self) -> Option<BudgetUse> {
+        let (quotas, users) = self.quotas.as_deref()?;
+        let percent = {
+            let state = self.state();
+            state.limits().ask_month_percent.filter(|_| state.may_ask_about_budget())?
+        };
+        let nearly_spent = Box::pin(quotas.nearly_spent(users, percent)).await;
+        let state = self.state();
+        nearly_spent.into_iter().find(|budget| !state.was_asked_about(budget.scope))
     }
 
     /// Returns the last assigned seq.

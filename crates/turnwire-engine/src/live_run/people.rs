@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use turnwire_contract::{ApprovalAnswer, CallId, Event, InputId, JournalError, Reply, Seq};
 
 use super::LiveRun;
-use crate::{deadline::later, run_state::Call, sync::lock};
+use crate::{deadline::later, sync::lock};
 
 /// How long a tool start waits for the observer. An observer that exceeds it is not waited for
 /// again, so it delays a run only once.
@@ -31,9 +31,12 @@ impl LiveRun {
         // caught up.
         drop(self.committed.lock().await);
         self.record_expired().await?;
-        if !self.state().call(call_id).is_some_and(Call::waits_for_approval) {
-            return Ok(false);
-        }
+        let counted = {
+            let state = self.state();
+            let call = state.call(call_id).filter(|call| call.waits_for_approval());
+            call.map(|call| call.as_counted(answer))
+        };
+        let Some(answer) = counted else { return Ok(false) };
         self.record(Event::approval_resolved(call_id.clone(), answer)).await?;
         self.resolved.notify_one();
         Ok(true)

@@ -70,6 +70,9 @@ pub struct QuotaOptions {
     pub tenants: BTreeMap<TenantId, Quota>,
     /// Share of a budget at which its owner is warned, in percent.
     pub warn_at_percent: u32,
+    /// Share of a budget at which a person is asked before a run goes on, in percent. `None`: nobody
+    /// is asked.
+    pub ask_at_percent: Option<u8>,
     /// Time between two exchanges of counts with other servers.
     pub exchange_every: Duration,
 }
@@ -81,6 +84,7 @@ impl Default for QuotaOptions {
             per_key: Quota::default(),
             tenants: BTreeMap::new(),
             warn_at_percent: WARN_AT_PERCENT,
+            ask_at_percent: None,
             exchange_every: EXCHANGE_EVERY,
         }
     }

@@ -25,8 +25,8 @@ use std::{
 use tokio::time::Instant;
 use tracing::warn;
 use turnwire_contract::{
-    Actor, Event, TenantId, Timestamp, UsageAmounts, UsageCounters, UsageSpan, UsageSubject,
-    UsageWindow,
+    Actor, BudgetScope, BudgetUse, Event, TenantId, Timestamp, UsageAmounts, UsageCounters,
+    UsageSpan, UsageSubject, UsageWindow,
 };
 
 pub use self::{
@@ -219,6 +219,34 @@ impl Quotas {
         budgets.any(|status| status.remaining == 0)
     }
 
+    /// Returns the share of the budget of the month at which a person is asked, if the user has
+    /// such a budget.
+    pub(crate) fn asks_at_percent(&self, users: &Users) -> Option<u8> {
+        let percent = self.settings.get().quotas.ask_at_percent?;
+        let is_budget = |rule: Rule| rule.measure == Measure::CostPerMonth;
+        let has_budget = users.0.iter().any(|user| self.rules(user).into_iter().any(is_budget));
+        has_budget.then_some(percent)
+    }
+
+    /// Returns the budgets of the month of which this share is used, that of the key first. None if
+    /// one is used up, because that ends the run anyway.
+    pub(crate) async fn nearly_spent(&self, users: &Users, percent: u8) -> Vec<BudgetUse> {
+        self.read_unknown(users).await;
+        let mut standing = self.standing(&mut lock(&self.counters), users, self.clock.now());
+        standing.retain(|status| status.measure == Measure::CostPerMonth);
+        if standing.iter().any(|status| status.remaining == 0) {
+            return Vec::new();
+        }
+        let of_budget = |status: &QuotaStatus| BudgetUse {
+            scope: if status.is_of_key { BudgetScope::Key } else { BudgetScope::Tenant },
+            used_nanos: status.used,
+            ask_nanos: share(status.max, percent),
+            max_nanos: Some(status.max),
+        };
+        let budgets = standing.iter().rev().map(of_budget);
+        budgets.filter(|budget| budget.used_nanos >= budget.ask_nanos).collect()
+    }
+
     fn add(&self, counters: &mut Counters, users: &Users, now: Timestamp, used: UsageAmounts) {
         for subject in &users.0 {
             for span in self.spans(subject) {
@@ -284,6 +312,12 @@ impl Quotas {
         spans.dedup();
         spans
     }
+}
+
+/// A share of `whole`, rounded up, so that nothing used is never enough.
+fn share(whole: u64, percent: u8) -> u64 {
+    let share = (u128::from(whole) * u128::from(percent)).div_ceil(100);
+    u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

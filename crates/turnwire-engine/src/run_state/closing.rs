@@ -11,12 +11,13 @@ impl RunState {
     /// Returns the events that close the open message and reasoning.
     pub fn close_text(&self, completeness: Completeness) -> Vec<Event> {
         let mut events = Vec::new();
-        if let Some(OpenReasoning { item_id, text }) = self.reasoning.clone() {
+        if let Some(reasoning) = self.reasoning.clone() {
+            let OpenReasoning { item_id, text } = *reasoning;
             events.push(Event::ReasoningFinished { item_id, text, seal: None, completeness });
         }
         if let Some(message) = self.message.clone() {
             events.extend(self.citations_of(&message, completeness));
-            let OpenMessage { item_id, text, refusal, .. } = message;
+            let OpenMessage { item_id, text, refusal, .. } = *message;
             events.push(Event::MessageFinished { item_id, text, refusal, completeness });
         }
         events

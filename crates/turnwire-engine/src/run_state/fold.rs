@@ -91,9 +91,8 @@ impl RunState {
                 self.said.extend(item.map(|item| entry(item_id, item)));
             }
             Event::ReasoningAdded { item_id, text } => {
-                let open = self.reasoning.get_or_insert_with(|| OpenReasoning {
-                    item_id: item_id.clone(),
-                    text: String::new(),
+                let open = self.reasoning.get_or_insert_with(|| {
+                    Box::new(OpenReasoning { item_id: item_id.clone(), text: String::new() })
                 });
                 open.text.push_str(text);
             }
@@ -125,9 +124,14 @@ impl RunState {
                     call.completeness = Some(*completeness);
                 });
             }
-            Event::ApprovalRequested { call_id, expires_at, .. } => {
+            Event::ApprovalRequested { call_id, expires_at, budget, .. } => {
                 let approval = Approval::Requested { expires_at: *expires_at };
-                self.change(call_id, |call| call.approval = approval);
+                let budget = budget.as_ref().map(|budget| budget.scope);
+                self.asked_budgets.extend(budget);
+                self.change(call_id, |call| {
+                    call.approval = approval;
+                    call.budget = budget;
+                });
             }
             Event::ApprovalResolved { call_id, .. } => {
                 event.answer().into_iter().for_each(|answer| self.resolve(call_id, answer));
@@ -176,12 +180,12 @@ impl RunState {
     }
 
     fn open_message(&mut self, item_id: &ItemId) {
-        self.message = Some(OpenMessage {
+        self.message = Some(Box::new(OpenMessage {
             item_id: item_id.clone(),
             text: String::new(),
             refusal: String::new(),
             has_sources: false,
-        });
+        }));
     }
 
     /// A withdrawn turn leaves nothing in the history.
@@ -232,6 +236,8 @@ impl RunState {
         // A call in the request has been approved, or needs no approval.
         let spec = self.spec(&tool.name).filter(|_| self.turn > 0);
         let needs_approval = spec.is_some_and(ToolSpec::is_guarded);
+        let budget = self.budget_asked_before(call_id);
+        self.asked_budgets.extend(budget);
         self.all_call_ids.push(call_id.clone());
         self.calls.push(Call {
             call_id: call_id.clone(),
@@ -243,6 +249,7 @@ impl RunState {
             task: None,
             may_repeat: false,
             completeness: None,
+            budget,
             approval: if needs_approval { Approval::Needed } else { Approval::NotNeeded },
             outcome: None,
         });
@@ -274,6 +281,7 @@ impl RunState {
 
     fn resolve(&mut self, call_id: &CallId, answer: ApprovalAnswer) {
         let Some(call) = self.call_mut(call_id) else { return };
+        let answer = call.as_counted(answer);
         if let Some(arguments) = &answer.arguments {
             call.edited_from = Some(std::mem::replace(&mut call.arguments, arguments.clone()));
         }

@@ -11,13 +11,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use turnwire_contract::{
-    ApprovalAnswer, CallId, Completeness, Decision, Entry, Finish, InputId, Item, ItemId, Limits,
-    Prompt, RunId, RunOutcome, RunRequest, ServerUse, Timestamp, ToolChoice, ToolOutcome, ToolRef,
-    ToolSpec, Usage,
+    ApprovalAnswer, BudgetScope, BudgetUse, CallId, Completeness, Decision, Entry, Finish, InputId,
+    Item, ItemId, Limits, Prompt, RunId, RunOutcome, RunRequest, ServerUse, Timestamp, ToolChoice,
+    ToolOutcome, ToolRef, ToolSpec, Usage,
 };
 
+use self::budget::AskedBudgets;
 use crate::{citations::Sources, compaction::compacted, output::Output};
 
+mod budget;
 mod closing;
 mod fold;
 mod next_step;
@@ -37,6 +39,8 @@ pub enum Step {
     AskModel,
     /// Request approvals for these calls.
     AskApproval(Vec<CallId>),
+    /// Ask a person whether the run may use more of this budget.
+    AskBudget(BudgetUse),
     /// Ask a person about the outcomes of these interrupted calls.
     AskOutcome(Vec<CallId>),
     /// Execute these calls concurrently.
@@ -72,8 +76,9 @@ pub struct RunState {
     turn: u32,
     turn_is_open: bool,
     last_finish: Option<Finish>,
-    message: Option<OpenMessage>,
-    reasoning: Option<OpenReasoning>,
+    // Boxed, because a run that waits for a tool has neither, and many wait at once.
+    message: Option<Box<OpenMessage>>,
+    reasoning: Option<Box<OpenReasoning>>,
     /// Output of the open turn. Enters the history when the turn ends, or is withdrawn.
     said: Vec<Entry>,
     /// The calls of the latest turn, in the model's order.
@@ -95,6 +100,7 @@ pub struct RunState {
     /// Number of workers that made progress, and whether the current one has.
     n_fruitful_workers: u32,
     is_fruitful: bool,
+    asked_budgets: AskedBudgets,
     usage: Usage,
     /// Whether an event could not be decoded, which makes the state unreliable.
     is_unreadable: bool,
@@ -135,6 +141,8 @@ pub struct Call {
     /// Whether a person wants the call, whose outcome is unknown, to run again.
     pub may_repeat: bool,
     completeness: Option<Completeness>,
+    /// The budget that the approval is about, if it is about one.
+    budget: Option<BudgetScope>,
     approval: Approval,
     outcome: Option<ToolOutcome>,
 }
@@ -200,6 +208,7 @@ impl RunState {
             n_workers: 0,
             n_fruitful_workers: 0,
             is_fruitful: false,
+            asked_budgets: AskedBudgets::default(),
             usage: Usage::default(),
             is_unreadable: false,
             outcome: None,

@@ -40,6 +40,9 @@ impl RunState {
                 skip(open, "the model's answer was cut off")
             };
         }
+        if let Some(step) = self.after_refused_budget() {
+            return step;
+        }
         if !open.is_empty() {
             return self.step_for(open);
         }
@@ -70,8 +73,7 @@ impl RunState {
             let reason = IncompleteReason::MaxTurns;
             return Step::Finish(RunOutcome::Incomplete { reason });
         }
-        let cost = self.usage.cost_nanos.unwrap_or_default();
-        if self.limits().max_cost_nanos.is_some_and(|most| cost >= most) && !self.turn_is_open {
+        if self.has_spent_its_budget() && !self.turn_is_open {
             return Step::Finish(RunOutcome::Incomplete { reason: IncompleteReason::MaxCost });
         }
         Step::AskModel
@@ -83,6 +85,9 @@ impl RunState {
         if remaining == 0 {
             return skip(open, "the run has used up its tool calls");
         }
+        if let Some(budget) = self.budget_to_ask_about() {
+            return Step::AskBudget(budget);
+        }
         let to_ask: Vec<CallId> = open
             .iter()
             // No approval is requested for a truncated call.
@@ -92,6 +97,9 @@ impl RunState {
             .collect();
         if !to_ask.is_empty() {
             return Step::AskApproval(to_ask);
+        }
+        if self.is_held_by_budget() {
+            return Step::Wait;
         }
         let unsettled: Vec<CallId> =
             self.to_be_settled().map(|call| call.call_id.clone()).collect();
@@ -143,7 +151,7 @@ impl RunState {
     pub(crate) fn ready_beside(&self, begun: &HashSet<CallId>) -> Vec<CallId> {
         let at_work = || self.open_calls().filter(|call| begun.contains(&call.call_id));
         let may_share = at_work().all(|call| self.may_run_beside_others(call));
-        if !self.request.parallel_tool_calls || !may_share {
+        if !self.request.parallel_tool_calls || !may_share || self.is_held_by_budget() {
             return Vec::new();
         }
         let remaining = self.limits().max_tool_calls.saturating_sub(self.n_dispatched);

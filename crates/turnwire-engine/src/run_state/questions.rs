@@ -1,13 +1,14 @@
 //! Approvals and questions of tools, and their expiry.
 
 use turnwire_contract::{
-    ApprovalAnswer, Approvals, CallId, Decision, Event, InputId, Reply, Timestamp, ToolSpec,
+    ApprovalAnswer, Approvals, BudgetUse, CallId, Decision, Event, InputId, Reply, Timestamp,
+    ToolSpec,
 };
 
 use super::{Call, OpenQuestion, RunState};
 
 /// Denial reason when no approval is possible.
-const NOBODY_TO_ASK: &str = "nobody can be asked on this connection";
+pub(super) const NOBODY_TO_ASK: &str = "nobody can be asked on this connection";
 /// Denial reason when the tool's definition has changed.
 const CHANGED: &str = "the tool's definition has changed since it was last trusted, and nobody can \
                        be asked about it on this connection";
@@ -26,30 +27,50 @@ impl RunState {
     ) -> Vec<Event> {
         let asked = |call_id: CallId| {
             let spec = self.call(&call_id).and_then(|call| self.spec(&call.tool.name));
-            let changed = spec.and_then(|spec| spec.changed.clone());
+            let is_changed = spec.is_some_and(|spec| spec.changed.is_some());
             let is_remembered = |spec: &ToolSpec| self.remembered.contains(&spec.name);
             let answer = if spec.is_some_and(|spec| is_remembered(spec) || is_allowed(spec)) {
                 let yes = ApprovalAnswer::from(Decision::Approved).by("conversation");
                 Some(ApprovalAnswer { remember: true, ..yes })
             } else if self.request.approvals == Approvals::Decline {
-                let reason = if changed.is_some() { CHANGED } else { NOBODY_TO_ASK }.to_owned();
+                let reason = if is_changed { CHANGED } else { NOBODY_TO_ASK }.to_owned();
                 Some(ApprovalAnswer::from(Decision::Denied { reason }).by("nobody"))
             } else {
                 None
             };
-            let patience = spec.and_then(|spec| spec.approval_expiry);
-            let patience = patience.or(self.limits().approval_expiry);
-            // An approval that is returned to the client does not expire in this run.
-            let waits = answer.is_none() && self.request.approvals == Approvals::Wait;
-            let expires_at = patience.filter(|_| waits).map(|wait| now.later(wait));
-            let answer = answer.map(|answer| Event::approval_resolved(call_id.clone(), answer));
-            let server_claims = spec.and_then(|spec| spec.claims);
-            let effect = spec.filter(|_| server_claims.is_some()).map(|spec| spec.effect);
-            let asked =
-                Event::ApprovalRequested { call_id, expires_at, changed, effect, server_claims };
-            [asked].into_iter().chain(answer)
+            self.approval_question(call_id, now, answer, None)
         };
         calls.into_iter().flat_map(asked).collect()
+    }
+
+    /// Returns the event that requests an approval at `now`, and its `answer` if there is one
+    /// already.
+    pub(super) fn approval_question(
+        &self,
+        call_id: CallId,
+        now: Timestamp,
+        answer: Option<ApprovalAnswer>,
+        budget: Option<Box<BudgetUse>>,
+    ) -> impl Iterator<Item = Event> + use<> {
+        let spec = self.call(&call_id).and_then(|call| self.spec(&call.tool.name));
+        let patience = spec.and_then(|spec| spec.approval_expiry);
+        let patience = patience.or(self.limits().approval_expiry);
+        // An approval that is returned to the client does not expire in this run.
+        let waits = answer.is_none() && self.request.approvals == Approvals::Wait;
+        let expires_at = patience.filter(|_| waits).map(|wait| now.later(wait));
+        let answer = answer.map(|answer| Event::approval_resolved(call_id.clone(), answer));
+        let changed = spec.and_then(|spec| spec.changed.clone());
+        let server_claims = spec.and_then(|spec| spec.claims);
+        let effect = spec.filter(|_| server_claims.is_some()).map(|spec| spec.effect);
+        let asked = Event::ApprovalRequested {
+            call_id,
+            expires_at,
+            changed,
+            effect,
+            server_claims,
+            budget,
+        };
+        [asked].into_iter().chain(answer)
     }
 
     /// Returns the events for questions that expired by `now`.

@@ -75,6 +75,7 @@ async fn a_first_call_comes_before_the_model() {
         tool: tool("add"),
         arguments: "{}".to_owned(),
         decision: None,
+        budget: None,
     }];
     let run = runs.start(request).await.unwrap();
     let journal = run.journal().await.unwrap();
@@ -110,6 +111,7 @@ async fn a_first_call_stays_in_its_place() {
         tool: tool("add"),
         arguments: "{}".to_owned(),
         decision: Some(Decision::Approved),
+        budget: None,
     }];
     let run = runs.start(request).await.unwrap();
     assert_eq!(run.outcome().await, RunOutcome::Completed);
@@ -146,6 +148,7 @@ async fn an_approval_is_answered_by_the_next_run() {
             tool: tool("drop"),
             arguments: r#"{"n":1}"#.to_owned(),
             decision: Some(decision),
+            budget: None,
         }];
         let second = runs.start(request).await.unwrap();
         let journal = second.journal().await.unwrap();
@@ -207,6 +210,7 @@ async fn i7_an_answer_comes_before_the_next_question() {
         tool: tool("drop"),
         arguments: r#"{"n":1}"#.to_owned(),
         decision: Some(Decision::Approved),
+        budget: None,
     }];
     let second = runs.start(request).await.unwrap();
     second.outcome().await;
@@ -251,6 +255,7 @@ async fn a_first_call_is_asked_about_if_it_was_not() {
         tool: tool("drop"),
         arguments: "{}".to_owned(),
         decision: None,
+        budget: None,
     }];
     let run = runs.start(request).await.unwrap();
     let mut events = run.events().await.unwrap();

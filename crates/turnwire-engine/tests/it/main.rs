@@ -9,6 +9,7 @@
 mod approvals;
 mod approvals_in_depth;
 mod big_results;
+mod budgets;
 mod cancelling;
 mod citations;
 mod continuing;

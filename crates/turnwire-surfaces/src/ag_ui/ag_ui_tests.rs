@@ -272,6 +272,7 @@ fn an_interrupt_has_the_claims_of_the_server() {
         changed: None,
         effect: Some(Effect::Once),
         server_claims: Some(claims),
+        budget: None,
     };
     let facts_of = |asks: Event| {
         let story = from_a_client().turn().calls("call_1", "delete", "{}");

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use turnwire_contract::{CallId, Effect, InputId, RunId, Timestamp, ToolClaims, ToolKind};
 
 use super::event::{Interrupt, metadata};
-use crate::{calls::Call, clean::clean};
+use crate::{BudgetQuestion, calls::Call, clean::clean};
 
 /// The ID of an interrupt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +74,8 @@ pub(super) struct Approval {
     /// The effect class, set together with the claims.
     pub(super) effect: Option<Effect>,
     pub(super) server_claims: Option<ToolClaims>,
+    /// The budget that it is about, if it is about one.
+    pub(super) budget: Option<BudgetQuestion>,
 }
 
 /// A question of a tool.
@@ -100,6 +102,9 @@ struct AskedFacts<'a> {
     /// What the server of the tool claims about it. Not verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     server_claims: Option<ToolClaims>,
+    /// The budget that the approval is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<&'a BudgetQuestion>,
 }
 
 impl Approval {
@@ -107,9 +112,10 @@ impl Approval {
         let target = InterruptTarget::Approval(call.call_id.clone());
         let changed = self.changed.as_deref().map(|changed| clean(changed).into_owned());
         let title = call.title();
-        let message = match &changed {
-            None => format!("Allow {}?", clean(&title)),
-            Some(_) => {
+        let message = match (&self.budget, &changed) {
+            (Some(budget), _) => budget.message.clone(),
+            (None, None) => format!("Allow {}?", clean(&title)),
+            (None, Some(_)) => {
                 format!("The definition of {} has changed. Allow the call?", clean(&title))
             }
         };
@@ -124,6 +130,7 @@ impl Approval {
                 changed,
                 effect: self.effect,
                 server_claims: self.server_claims,
+                budget: self.budget.as_ref(),
                 ..facts(call, tool)
             }),
         }
@@ -154,6 +161,7 @@ fn facts<'a>(call: &'a Call, tool: &'a str) -> AskedFacts<'a> {
         changed: None,
         effect: None,
         server_claims: None,
+        budget: None,
     }
 }
 

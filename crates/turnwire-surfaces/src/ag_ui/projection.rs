@@ -26,7 +26,7 @@ use super::{
     tools::Tools,
 };
 use crate::{
-    Projection,
+    BudgetQuestion, Projection,
     calls::{CallBook, CallEvent},
     clean::clean,
 };
@@ -363,12 +363,20 @@ impl AgUi {
             Event::ArgumentsFinished { call_id, arguments, completeness } => {
                 tools.finish_arguments(call_id, arguments, *completeness, list, out);
             }
-            Event::ApprovalRequested { call_id, expires_at, changed, effect, server_claims } => {
+            Event::ApprovalRequested {
+                call_id,
+                expires_at,
+                changed,
+                effect,
+                server_claims,
+                budget,
+            } => {
                 let approval = Approval {
                     expires_at: *expires_at,
                     changed: changed.clone(),
                     effect: *effect,
                     server_claims: *server_claims,
+                    budget: BudgetQuestion::of(budget.as_deref()),
                 };
                 tools.ask(call_id, approval);
             }

@@ -111,6 +111,7 @@ fn an_approval_has_the_claims_of_the_server() {
         changed: None,
         effect: Some(Effect::Once),
         server_claims,
+        budget: None,
     };
     let story = Story::new().turn().calls("call_1", "delete", "{}");
     let events = story.turn_done(Finish::CalledTools).then(asks).events();

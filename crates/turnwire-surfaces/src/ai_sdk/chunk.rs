@@ -12,7 +12,7 @@ use turnwire_contract::{
 use utoipa::ToSchema;
 
 use super::citation::{Citation, Source};
-use crate::{call_state::CallState, wire_json::wire_json};
+use crate::{BudgetQuestion, call_state::CallState, wire_json::wire_json};
 
 /// A chunk of the UI message stream.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
@@ -365,6 +365,10 @@ pub struct ApprovalData {
     /// What the tool's server claims about the tool. Not verified. Missing if it claims nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_claims: Option<ToolClaims>,
+    /// The budget that the approval is about, if that is why it is asked for. The answer decides
+    /// whether the run goes on, and all calls of the turn wait for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetQuestion>,
     /// Reason of the denial.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -18,6 +18,7 @@ use super::{
     },
 };
 use crate::{
+    BudgetQuestion,
     call_state::CallState,
     calls::{Call, CallBook, CallEvent},
     clean::clean,
@@ -130,15 +131,18 @@ impl Tools {
             changed: None,
             effect: None,
             server_claims: None,
+            budget: None,
             reason: None,
         };
-        if let Event::ApprovalRequested { expires_at, changed, effect, server_claims, .. } =
-            &recorded.event
+        if let Event::ApprovalRequested {
+            expires_at, changed, effect, server_claims, budget, ..
+        } = &recorded.event
         {
             (data.effect, data.server_claims) = (*effect, *server_claims);
             self.asked.insert(call.call_id.clone());
             data.expires_at = *expires_at;
             data.changed = changed.as_deref().map(sentence);
+            data.budget = BudgetQuestion::of(budget.as_deref());
             if self.dialect.has_approvals() {
                 out.push(UiChunk::ToolApprovalRequest {
                     approval_id: approval_id.clone(),

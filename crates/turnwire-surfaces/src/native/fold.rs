@@ -10,6 +10,7 @@ use super::{
     RunSnapshot, RunWord, ServerSnapshot, TextKind, TextSnapshot, TextState, WorkerSnapshot,
 };
 use crate::{
+    BudgetQuestion,
     call_state::CallState,
     clean::clean,
     preview::{WIRE_BYTES, result_ref, result_summary},
@@ -376,13 +377,16 @@ impl CallSnapshot {
     #[expect(clippy::wildcard_enum_match_arm, reason = "callers have matched every event")]
     fn note_question(&mut self, event: &Event, at: Timestamp) {
         match event {
-            Event::ApprovalRequested { expires_at, changed, effect, server_claims, .. } => {
+            Event::ApprovalRequested {
+                expires_at, changed, effect, server_claims, budget, ..
+            } => {
                 let approval = self.approval();
                 approval.requested_at = Some(at);
                 approval.expires_at = *expires_at;
                 approval.changed.clone_from(changed);
                 approval.effect = *effect;
                 approval.server_claims = *server_claims;
+                approval.budget = BudgetQuestion::of(budget.as_deref());
             }
             Event::ApprovalResolved { decision, arguments, remember, by, .. } => {
                 let edited = arguments.clone();
@@ -433,6 +437,7 @@ impl CallSnapshot {
             changed: None,
             effect: None,
             server_claims: None,
+            budget: None,
             edited_from: None,
             remember: false,
             by: None,

@@ -17,7 +17,7 @@ use turnwire_contract::{
 };
 use utoipa::ToSchema;
 
-use crate::{call_state::CallState, clean::clean};
+use crate::{BudgetQuestion, call_state::CallState, clean::clean};
 
 mod fold;
 
@@ -263,6 +263,10 @@ pub struct ApprovalSnapshot {
     /// What the tool's server claims about the tool. Not verified. Missing if it claims nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_claims: Option<ToolClaims>,
+    /// The budget that the approval is about, if that is why it is asked for. The answer decides
+    /// whether the run goes on, and all calls of the turn wait for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetQuestion>,
     /// The model's arguments, if the user replaced them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edited_from: Option<String>,

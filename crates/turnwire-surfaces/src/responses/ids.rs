@@ -3,11 +3,14 @@
 //! They are derived from our own without a lookup: `run_X` becomes `resp_X`, and the approval
 //! request of the call with the item `mcp_X` becomes `mcpr_X`.
 
-use turnwire_contract::{ItemId, RunId};
+use turnwire_contract::{BudgetScope, ItemId, RunId};
 
 const RUN: &str = "run_";
 const RESPONSE: &str = "resp_";
 const APPROVAL: &str = "mcpr_";
+/// What follows in the ID of an approval request about a budget.
+const BUDGETS: [(&str, BudgetScope); 3] =
+    [("run_", BudgetScope::Run), ("key_", BudgetScope::Key), ("tenant_", BudgetScope::Tenant)];
 const SERVER_CALL: &str = "mcp_";
 const OTHER_CALLS: [&str; 3] = ["fc_", "ws_", "fs_"];
 
@@ -25,14 +28,29 @@ pub fn run_id(response_id: &str) -> Option<RunId> {
 
 /// The ID of the approval request for the call with the item `call`: `mcpr_X` for `mcp_X`, and
 /// `mcpr_fc_X` for `fc_X`, because calls other than those of MCP servers may need an approval too.
-pub fn approval_request_id(call: &ItemId) -> ItemId {
+/// If it is about a `budget`, the ID says so (`mcpr_run_X`), so that the answer does.
+pub fn approval_request_id(call: &ItemId, budget: Option<BudgetScope>) -> ItemId {
     let call = call.as_str();
-    ItemId::new(format!("{APPROVAL}{}", call.strip_prefix(SERVER_CALL).unwrap_or(call)))
+    let of_scope = BUDGETS.iter().find(|(_, scope)| Some(*scope) == budget);
+    let about = of_scope.map_or("", |(name, _)| name);
+    ItemId::new(format!("{APPROVAL}{about}{}", call.strip_prefix(SERVER_CALL).unwrap_or(call)))
+}
+
+/// The budget that an approval request is about; `None` if it is about a call alone.
+pub fn asked_budget(approval_request_id: &str) -> Option<BudgetScope> {
+    split_budget(approval_request_id.strip_prefix(APPROVAL)?).0
+}
+
+fn split_budget(rest: &str) -> (Option<BudgetScope>, &str) {
+    let split =
+        |(name, scope): &(&str, BudgetScope)| Some((Some(*scope), rest.strip_prefix(name)?));
+    BUDGETS.iter().find_map(split).unwrap_or((None, rest))
 }
 
 /// The item of the call that an approval request is about; `None` if it is not the ID of one.
 pub fn asked_about(approval_request_id: &str) -> Option<ItemId> {
-    let rest = approval_request_id.strip_prefix(APPROVAL).filter(|rest| !rest.is_empty())?;
+    let (_, rest) = split_budget(approval_request_id.strip_prefix(APPROVAL)?);
+    let rest = Some(rest).filter(|rest| !rest.is_empty())?;
     let is_whole = OTHER_CALLS.iter().any(|prefix| rest.starts_with(prefix));
     let prefix = if is_whole { "" } else { SERVER_CALL };
     Some(ItemId::new(format!("{prefix}{rest}")))

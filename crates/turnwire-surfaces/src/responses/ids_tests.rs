@@ -14,9 +14,20 @@ fn a_run_is_a_response_and_back() {
 fn a_question_names_its_call_and_back() {
     for (call, question) in [("mcp_1", "mcpr_1"), ("fc_1", "mcpr_fc_1"), ("ws_1", "mcpr_ws_1")] {
         let call = ItemId::from(call);
-        assert_eq!(approval_request_id(&call).as_str(), question);
+        assert_eq!(approval_request_id(&call, None).as_str(), question);
         assert_eq!(asked_about(question), Some(call));
     }
+    for (call, scope, question) in [
+        ("mcp_1", BudgetScope::Run, "mcpr_run_1"),
+        ("fc_1", BudgetScope::Key, "mcpr_key_fc_1"),
+        ("ws_1", BudgetScope::Tenant, "mcpr_tenant_ws_1"),
+    ] {
+        let call = ItemId::from(call);
+        assert_eq!(approval_request_id(&call, Some(scope)).as_str(), question);
+        assert_eq!((asked_about(question), asked_budget(question)), (Some(call), Some(scope)));
+    }
+    assert_eq!(asked_budget("mcpr_1"), None);
+    assert_eq!(asked_about("mcpr_run_"), None);
     assert_eq!(asked_about("mcp_1"), None);
     assert_eq!(asked_about("mcpr_"), None);
 }

@@ -208,10 +208,11 @@ fn call(id: &ItemId, call_id: &CallId, tool: &ToolRef, arguments: &str) -> Input
             namespace: tool.server.clone(),
         }),
         ToolKind::Mcp => InputItem::McpApprovalRequest(McpApprovalRequestItem {
-            id: ids::approval_request_id(&id),
+            id: ids::approval_request_id(&id, None),
             arguments,
             name: tool.own_name().to_owned(),
             server_label: tool.server.clone().unwrap_or_default(),
+            turnwire: None,
         }),
         ToolKind::WebSearch => InputItem::WebSearchCall(WebSearchCallItem {
             id,

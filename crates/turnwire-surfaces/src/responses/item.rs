@@ -11,6 +11,8 @@ use serde_json::Value;
 use turnwire_contract::{CallId, Completeness, ItemId, LibraryAddress, Logprob};
 use utoipa::ToSchema;
 
+use crate::BudgetQuestion;
+
 /// An item of the output.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -421,6 +423,17 @@ pub struct McpApprovalRequestItem {
     pub name: String,
     /// Label of the server; `turnwire` for a tool that has none.
     pub server_label: String,
+    /// Fields that the official format does not have. Omitted if there is nothing to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turnwire: Option<ApprovalNote>,
+}
+
+/// Why an approval is asked for, if it is not for the call alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ApprovalNote {
+    /// The budget that it is about. All calls of the turn are asked about with it, and if one is
+    /// denied, the next response ends as `incomplete`.
+    pub budget: BudgetQuestion,
 }
 
 /// A web search.

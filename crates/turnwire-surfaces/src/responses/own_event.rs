@@ -6,6 +6,7 @@ use turnwire_contract::{CallId, Effect, InputId, ItemId, Reply, Timestamp, ToolC
 use utoipa::ToSchema;
 
 use super::item::FailureNote;
+use crate::BudgetQuestion;
 
 /// A takeover by another worker.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
@@ -107,6 +108,10 @@ pub struct ApprovalRequestEvent {
     /// What the tool's server claims about the tool, not verified; absent if it claims nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_claims: Option<ToolClaims>,
+    /// The budget that the approval is about, if that is why it is asked for. The answer decides
+    /// whether the run goes on, and all calls of the turn wait for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetQuestion>,
 }
 
 /// A tool's request for user input.

@@ -1,6 +1,6 @@
 //! What the client has seen of a call.
 
-use turnwire_contract::{CallId, Completeness, ItemId, ToolKind};
+use turnwire_contract::{BudgetScope, CallId, Completeness, ItemId, ToolKind};
 
 /// A call, and how much of it the client has seen.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(super) struct ShownCall {
     pub(super) place: Option<usize>,
     /// Index of its approval request, if it was handed back.
     pub(super) asked_at: Option<usize>,
+    /// The budget that its approval request is about.
+    pub(super) budget: Option<BudgetScope>,
     /// The arguments, until there is an item that has them.
     pub(super) arguments: String,
     /// The arguments in short form, once they are complete.

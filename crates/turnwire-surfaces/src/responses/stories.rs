@@ -323,7 +323,8 @@ pub(super) fn answered() -> Story {
     let decision = Some(Decision::Approved);
     let arguments = r#"{"q":1}"#.to_owned();
     let call_id = CallId::from("a");
-    let call = FirstCall { call_id: call_id.clone(), tool: mcp_tool(), arguments, decision };
+    let call =
+        FirstCall { call_id: call_id.clone(), tool: mcp_tool(), arguments, decision, budget: None };
     let echo = json!({ "approval_requests": { "a": "mcpr_a" } });
     let request = RunRequest {
         approvals: Approvals::HandBack,

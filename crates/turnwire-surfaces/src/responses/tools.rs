@@ -9,7 +9,7 @@
 //! * if calls are executed one after the other, an MCP call waits for those before it, so that
 //!   their frames do not interleave;
 //! * if approvals are handed back, a call that needs one is not shown, only its
-//!   `mcp_approval_request`;
+//!   `mcp_approval_request`; if a budget may need one, no call is shown before it starts;
 //! * and a call that ends without having started is shown right before its end.
 //!
 //! **What is sent while a tool runs.** Its official event again, with a new `turnwire` object (R5).
@@ -30,13 +30,13 @@ use super::{
     },
     ids,
     item::{
-        CustomToolCallItem, FailureNote, FileSearchCallItem, FunctionCallItem, ItemNote,
-        ItemStatus, McpApprovalRequestItem, McpCallItem, OutputItem, WebSearchCallItem,
+        ApprovalNote, CustomToolCallItem, FailureNote, FileSearchCallItem, FunctionCallItem,
+        ItemNote, ItemStatus, McpApprovalRequestItem, McpCallItem, OutputItem, WebSearchCallItem,
     },
     projection::{ResponseWriter, Responses},
     shown_call::ShownCall,
 };
-use crate::{partial_json::PartialJson, preview};
+use crate::{BudgetQuestion, partial_json::PartialJson, preview};
 
 /// Server label of tools without a server, for items that require one.
 const NO_SERVER: &str = "turnwire";
@@ -98,6 +98,7 @@ impl Responses {
             server: tool.server.clone(),
             place: None,
             asked_at: None,
+            budget: None,
             arguments: String::new(),
             label: String::new(),
             is_streamed: false,
@@ -109,8 +110,8 @@ impl Responses {
         let waits_its_turn = !self.writer.request.parallel_tool_calls && self.n_open > 0;
         let shows_now = match tool.kind {
             ToolKind::Client | ToolKind::Custom => true,
-            ToolKind::Function => !self.will_be_handed_back(&tool.name),
-            ToolKind::Mcp => !self.will_be_handed_back(&tool.name) && !waits_its_turn,
+            ToolKind::Function => !self.may_be_handed_back(&tool.name),
+            ToolKind::Mcp => !self.may_be_handed_back(&tool.name) && !waits_its_turn,
             ToolKind::WebSearch | ToolKind::FileSearch => false,
         };
         if shows_now {
@@ -123,12 +124,15 @@ impl Responses {
         self.calls.insert(call_id.clone(), call);
     }
 
-    /// Whether a call of this tool will be handed back as an approval request of this response.
-    /// Calls before the first turn are already decided.
-    fn will_be_handed_back(&self, name: &str) -> bool {
+    /// Whether a call of this tool may be handed back as an approval request of this response:
+    /// because of the tool, or of a budget, which is known only when the turn is over. Calls before
+    /// the first turn are already decided.
+    fn may_be_handed_back(&self, name: &str) -> bool {
+        let request = &self.writer.request;
         self.turn > 0
-            && self.writer.request.approvals == Approvals::HandBack
-            && self.spec(name).is_some_and(ToolSpec::is_guarded)
+            && request.approvals == Approvals::HandBack
+            && (request.limits.ask_about_budgets()
+                || self.spec(name).is_some_and(ToolSpec::is_guarded))
     }
 
     fn spec(&self, name: &str) -> Option<&ToolSpec> {
@@ -286,7 +290,7 @@ impl ResponseWriter {
 
     /// The approval request of the call: of this response, or of the one before.
     fn asked_before(&self, call: &ShownCall) -> Option<ItemId> {
-        let asked_here = call.asked_at.map(|_| ids::approval_request_id(&call.item_id));
+        let asked_here = call.asked_at.map(|_| call.approval_request_id());
         asked_here.or_else(|| Echo(&self.request.echo).approval_request(&call.call_id))
     }
 
@@ -381,19 +385,23 @@ impl ResponseWriter {
     /// Handles an approval request. If the answer comes with another request, it is an item;
     /// otherwise the call stays as it is until the answer comes.
     fn ask(&mut self, call: &mut ShownCall, event: &Event) {
-        let Event::ApprovalRequested { expires_at, changed, effect, server_claims, .. } = event
+        let Event::ApprovalRequested { expires_at, changed, effect, server_claims, budget, .. } =
+            event
         else {
             return;
         };
+        call.budget = budget.as_ref().map(|budget| budget.scope);
+        let budget = BudgetQuestion::of(budget.as_deref());
         let is_handed_back = self.request.approvals == Approvals::HandBack
             && call.place.is_none()
             && call.asked_at.is_none();
         if is_handed_back {
             let place = self.add_item(OutputItem::McpApprovalRequest(McpApprovalRequestItem {
-                id: ids::approval_request_id(&call.item_id),
+                id: call.approval_request_id(),
                 arguments: call.arguments.clone(),
                 name: call.name.clone(),
                 server_label: call.server.clone().unwrap_or_else(|| NO_SERVER.to_owned()),
+                turnwire: budget.clone().map(|budget| ApprovalNote { budget }),
             }));
             call.asked_at = Some(place);
             self.item_done(place);
@@ -405,6 +413,7 @@ impl ResponseWriter {
             changed: changed.clone(),
             effect: *effect,
             server_claims: *server_claims,
+            budget,
         };
         self.send_own(ResponseEvent::ApprovalRequested(Box::new(event)));
     }
@@ -531,7 +540,7 @@ impl ResponseWriter {
     pub(super) fn facts(&self, call: &ShownCall) -> ToolFacts {
         let asked = call.asked_at.filter(|_| call.place.is_none());
         let item_id = match asked {
-            Some(_) => ids::approval_request_id(&call.item_id),
+            Some(_) => call.approval_request_id(),
             None => call.item_id.clone(),
         };
         ToolFacts {
@@ -572,6 +581,10 @@ impl ResponseWriter {
 }
 
 impl ShownCall {
+    fn approval_request_id(&self) -> ItemId {
+        ids::approval_request_id(&self.item_id, self.budget)
+    }
+
     pub(super) fn note(&self, writer: &ResponseWriter) -> Note {
         Note { attempt: self.attempt, ..Note::at(writer.at) }
     }

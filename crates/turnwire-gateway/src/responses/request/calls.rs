@@ -6,12 +6,13 @@
 use std::{borrow::Borrow, sync::Arc};
 
 use turnwire_contract::{CallId, Decision, FirstCall, Item, ToolKind, ToolRef, ToolSpec};
+use turnwire_surfaces::responses::ids;
 
 use super::input::{ApprovalAnswer, Input};
 use crate::client_error::{ClientError, shown};
 
 /// Checks that `new` can follow `history`: each output belongs to an earlier call that has none
-/// yet, and no call is left open, except calls of MCP servers that wait for an approval.
+/// yet, and no call is left open, except calls of this server that wait for an approval.
 pub fn check_calls(history: &[impl Borrow<Item>], new: &[Item]) -> Result<(), ClientError> {
     let mut calls: Vec<PendingCall<'_>> = Vec::new();
     for item in history.iter().map(Borrow::borrow) {
@@ -27,7 +28,7 @@ pub fn check_calls(history: &[impl Borrow<Item>], new: &[Item]) -> Result<(), Cl
         }
         note(&mut calls, item);
     }
-    match calls.iter().find(|call| call.is_open && call.kind != ToolKind::Mcp) {
+    match calls.iter().find(|call| call.is_open && call.kind.is_run_by_client()) {
         None => Ok(()),
         Some(open) => {
             let id = shown(open.call_id.as_str());
@@ -104,12 +105,12 @@ pub fn take_first_calls(
         all.iter().any(|item| matches!(item, Item::CallResult { call_id, .. } if call_id == id))
     };
     let waiting = |item: &&Item| match item {
-        Item::Call { call_id, name, arguments, kind: ToolKind::Mcp, server }
-            if !has_result(call_id) =>
+        Item::Call { call_id, name, arguments, kind, server }
+            if !kind.is_run_by_client() && !has_result(call_id) =>
         {
-            let tool = ToolRef { name: name.clone(), kind: ToolKind::Mcp, server: server.clone() };
+            let tool = ToolRef { name: name.clone(), kind: *kind, server: server.clone() };
             let (call_id, arguments) = (call_id.clone(), arguments.clone());
-            Some(FirstCall { call_id, tool, arguments, decision: None })
+            Some(FirstCall { call_id, tool, arguments, decision: None, budget: None })
         }
         _ => None,
     };
@@ -126,6 +127,7 @@ pub fn take_first_calls(
             return Err(ClientError::new("approval_request_not_found", param, message));
         };
         call.decision = Some(decision);
+        call.budget = ids::asked_budget(&approval_request_id);
     }
     for call in &mut calls {
         call.decision.get_or_insert_with(Decision::unanswered);

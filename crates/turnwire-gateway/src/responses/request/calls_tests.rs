@@ -1,4 +1,4 @@
-use turnwire_contract::{CallId, Decision, FirstCall, Item, ToolKind, ToolRef};
+use turnwire_contract::{BudgetScope, CallId, Decision, FirstCall, Item, ToolKind, ToolRef};
 
 use super::*;
 
@@ -68,8 +68,10 @@ fn one_output_is_enough() {
 
 #[test]
 fn a_call_that_waits_for_a_person_may_stay_open() {
-    assert_eq!(check_calls(&[call("a", ToolKind::Mcp)], &[]), Ok(()));
-    assert_eq!(refused(&[call("a", ToolKind::WebSearch)], &[]).1, "no_tool_output_found");
+    for kind in [ToolKind::Mcp, ToolKind::WebSearch, ToolKind::FileSearch, ToolKind::Function] {
+        assert_eq!(check_calls(&[call("a", kind)], &[]), Ok(()));
+    }
+    assert_eq!(refused(&[client("a")], &[]).1, "no_tool_output_found");
 }
 
 fn answer(id: &str, decision: Decision) -> ApprovalAnswer {
@@ -82,6 +84,7 @@ fn first(id: &str, decision: Decision) -> FirstCall {
         tool: ToolRef { name: "f".into(), kind: ToolKind::Mcp, server: Some("notes".into()) },
         arguments: "{}".into(),
         decision: Some(decision),
+        budget: None,
     }
 }
 
@@ -105,6 +108,21 @@ fn answers_become_calls_in_the_order_of_the_calls() {
         input,
         Input { items: vec![Item::user("hi")], answers: Vec::new(), ..Input::default() }
     );
+}
+
+/// The ID of an approval request says whether it is about a budget, so the answer does.
+#[test]
+fn an_answer_about_a_budget_says_so() {
+    let history = [call("a", ToolKind::Mcp), call("b", ToolKind::Function)];
+    let answers =
+        vec![answer("mcpr_run_a", Decision::Approved), answer("mcpr_tenant_fc_b", denied("no"))];
+    let mut input = Input { answers, ..Input::default() };
+    let call_of = |id: &str| id.rsplit_once('_').map(|(_, call)| CallId::new(call));
+    let calls = take_first_calls(&history, &mut input, call_of).unwrap();
+    let seen: Vec<_> = calls.iter().map(|call| (call.tool.kind, call.budget)).collect();
+    let expected =
+        [(ToolKind::Mcp, Some(BudgetScope::Run)), (ToolKind::Function, Some(BudgetScope::Tenant))];
+    assert_eq!(seen, expected);
 }
 
 /// The engine adds the call itself, so it must not be in the input as well.

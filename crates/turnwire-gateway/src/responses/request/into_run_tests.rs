@@ -37,6 +37,7 @@ fn everything_arrives() {
         tool: ToolRef { name: "add".into(), kind: ToolKind::Mcp, server: Some("notes".into()) },
         arguments: "{}".into(),
         decision: Some(Decision::Approved),
+        budget: None,
     };
     let resolved = ResolvedRequest {
         tenant: "t".into(),
