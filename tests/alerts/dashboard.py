@@ -7,6 +7,7 @@ show: tools, approvals, failures, cancellations, limits, webhooks, files, reader
 import json
 import math
 import os
+import signal
 import socket
 import time
 import uuid
@@ -187,6 +188,8 @@ def panels_have_data(world: World, postgres: Postgres) -> list[str]:
     load = DemoLoad(first, second, third)
     with Load(load.round, pause=0.2), Load(load.crash, pause=1):
         fourth.ask(NEVER, background=True)
+        # For the reloads of settings.
+        world.processes[third.name].send_signal(signal.SIGHUP)
         time.sleep(SECONDS_OF_LOAD / 3)
         # For webhooks that are given up, and for some that wait to be tried again.
         receiver.status = 410

@@ -7,6 +7,7 @@ no alert is fired by another fault. Prometheus uses the hurried rules of `rules.
 import json
 import os
 import re
+import signal
 import threading
 from collections.abc import Callable
 
@@ -243,8 +244,24 @@ def limit_and_garbage(world: World, postgres: Postgres):
     return passed + silent_then_fires_then_ends(prometheus, ["TurnwireLimitReached"], too_many, fewer)
 
 
+def settings_not_reloaded(world: World, postgres: Postgres):
+    """The settings file gets a mistake, and the gateway is told to read it again."""
+    right = settings(postgres.create("reloads"), world.upstreams())
+    gateway = world.gateway("gateway", right)
+    file, process = world.folder / "gateway.toml", world.processes[gateway.name]
+
+    def reload(text: str):
+        file.write_text(text)
+        process.send_signal(signal.SIGHUP)
+
+    alerts = ["TurnwireSettingsNotReloaded"]
+    return silent_then_fires_then_ends(
+        world.prometheus(), alerts, lambda: reload(right + "[limits]\nmax_rums = 1\n"), lambda: reload(right)
+    )
+
+
 # The slowest first.
 FAULTS = [
     webhook_receiver_dead, store_away, certificate_expired, limit_and_garbage, writer_stuck, retention_behind,
-    takeovers_rising, upstream_failing,
+    takeovers_rising, upstream_failing, settings_not_reloaded,
 ]

@@ -64,6 +64,7 @@ pub(crate) struct Metrics {
 #[derive(Debug, Default)]
 struct ReloadMetrics {
     by_outcome: Family<OutcomeLabel, Counter>,
+    is_last_successful: Gauge,
     loaded_at: Gauge<f64, AtomicU64>,
 }
 
@@ -281,6 +282,10 @@ fn reloads(registry: &mut Registry) -> ReloadMetrics {
     }
     let help = "Attempts to read the settings again, by outcome";
     registry.register("settings_reloads", help, metrics.by_outcome.clone());
+    metrics.is_last_successful.set(1);
+    let help = "Whether the last attempt to read the settings again succeeded (1) or not (0)";
+    let is_last_successful = metrics.is_last_successful.clone();
+    registry.register("settings_last_reload_successful", help, is_last_successful);
     let help = "Time at which the settings in force were read, since 1970";
     let loaded_at = Gauge::<f64, AtomicU64>::clone(&metrics.loaded_at);
     registry.register_with_unit("settings_loaded_timestamp", help, Unit::Seconds, loaded_at);
@@ -312,6 +317,7 @@ impl Metrics {
     /// Counts an attempt to read the settings again.
     pub(crate) fn reload_ended(&self, is_reloaded: bool) {
         let outcome = if is_reloaded { "reloaded" } else { "refused" };
+        self.reloads.is_last_successful.set(i64::from(is_reloaded));
         self.reloads.by_outcome.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 

@@ -265,6 +265,9 @@ async fn a_mistake_changes_nothing_and_is_told() {
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{body}");
     assert!(!body.to_string().contains("tw_secret"), "{body}");
     assert!(is_there(&gateway, "m").await && !is_there(&gateway, "n").await);
+    let metrics = gateway.get("/metrics").bearer_auth(KEY).send().await.unwrap();
+    let metrics = metrics.text().await.unwrap();
+    assert!(metrics.contains("turnwire_settings_last_reload_successful 0\n"), "{metrics}");
     let moved = format!("{server}listen = \"127.0.0.1:1\"\n{}", model("n", &upstream));
     write(&world, &moved);
     let (status, mut body) = json_of(reload(&gateway)).await;
@@ -289,6 +292,7 @@ async fn a_mistake_changes_nothing_and_is_told() {
     for line in [
         "turnwire_settings_reloads_total{outcome=\"reloaded\"} 3",
         "turnwire_settings_reloads_total{outcome=\"refused\"} 2",
+        "turnwire_settings_last_reload_successful 1\n",
         "turnwire_settings_loaded_timestamp_seconds ",
     ] {
         assert!(metrics.contains(line), "no {line} in {metrics}");
