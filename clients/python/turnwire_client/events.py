@@ -43,7 +43,7 @@ class Usage(TypedDict):
     """Output tokens used for reasoning."""
 
     cost_nanos: NotRequired[int | None]
-    """Cost in billionths of the operator's currency. Absent if the model has no price."""
+    """Cost in billionths of the operator's currency. Absent if it is not known."""
 
 
 class Logprob(TypedDict):

@@ -421,7 +421,7 @@ pub struct Usage {
     /// Output tokens used for reasoning.
     #[schema(required)]
     pub reasoning_tokens: u64,
-    /// Cost in billionths of the operator's currency. Absent if the model has no price.
+    /// Cost in billionths of the operator's currency. Absent if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_nanos: Option<u64>,
 }

@@ -10,7 +10,7 @@
 //!
 //! They use `sse_reader` to parse frames, `lenient_json` to parse their content, `logprobs` for log
 //! probabilities, `translator` to drive an adapter's stream, `provider_error` to classify errors,
-//! and `http` to send requests. [`probe`] checks whether a provider can be reached.
+//! `reported_cost` for what a provider charged, and `http` to send requests. [`probe`] checks whether a provider can be reached.
 //!
 //! Adapters only translate. They do not retry, set no timeouts of their own, and never panic on
 //! input. [`upstreams`] alone asks another upstream, as long as nothing was answered.
@@ -28,6 +28,7 @@ pub mod openai_responses;
 mod priced;
 pub mod probe;
 mod provider_error;
+mod reported_cost;
 pub mod scripted;
 mod secret;
 mod sse_reader;

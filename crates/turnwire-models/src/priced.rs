@@ -1,4 +1,5 @@
-//! Counts what a model costs, by the price list of the operator.
+//! Counts what a model costs, by the price list of the operator. What the provider says that it has
+//! charged is no estimate, and comes first.
 
 use std::{fmt, sync::Arc};
 
@@ -29,7 +30,7 @@ impl Price {
     }
 }
 
-/// A wrapper that adds the cost to what a model says about its usage.
+/// A wrapper that adds the cost to what a model says about its usage, unless the model says it.
 #[derive(Clone)]
 pub struct Priced {
     model: Arc<dyn Model>,
@@ -51,7 +52,7 @@ impl Model for Priced {
         Ok(parts
             .map(move |part| match part {
                 Ok(ModelPart::Usage(usage)) => {
-                    let cost_nanos = Some(price.of(&usage));
+                    let cost_nanos = usage.cost_nanos.or_else(|| Some(price.of(&usage)));
                     Ok(ModelPart::Usage(Usage { cost_nanos, ..usage }))
                 }
                 part => part,
@@ -76,7 +77,40 @@ impl fmt::Debug for Priced {
 
 #[cfg(test)]
 mod tests {
+    use futures::stream;
+
     use super::*;
+    use crate::sample_prompt::sample_prompt;
+
+    /// A model that says this about its usage.
+    struct Using(Usage);
+
+    #[async_trait]
+    impl Model for Using {
+        async fn stream(&self, _: Prompt) -> Result<ModelStream, ModelError> {
+            Ok(stream::iter([Ok(ModelPart::Usage(self.0))]).boxed())
+        }
+    }
+
+    async fn cost_of(usage: Usage) -> Option<u64> {
+        let price = Price { input: 1_000_000, cached_input: 0, output: 0 };
+        let model = Priced::new(Arc::new(Using(usage)), price);
+        let mut parts = model.stream(sample_prompt("")).await.unwrap();
+        match parts.next().await {
+            Some(Ok(ModelPart::Usage(usage))) => usage.cost_nanos,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the provider charged wins over the price list, also if it is nothing.
+    #[tokio::test]
+    async fn a_reported_charge_wins_over_the_price_list() {
+        let usage = Usage { input_tokens: 5, ..Usage::default() };
+        assert_eq!(cost_of(usage).await, Some(5));
+        for charged in [0, 140_000] {
+            assert_eq!(cost_of(Usage { cost_nanos: Some(charged), ..usage }).await, Some(charged));
+        }
+    }
 
     /// Tokens of the cache are part of the input, and have their own price.
     #[test]

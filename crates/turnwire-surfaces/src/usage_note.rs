@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// Fields about usage that the official formats do not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub struct UsageNote {
-    /// Cost in the operator's currency, by the prices in the settings.
+    /// Cost in the operator's currency: as the provider reports it, or by the prices in the settings.
     #[schema(value_type = f64)]
     pub cost: Cost,
 }

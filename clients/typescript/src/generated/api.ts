@@ -946,7 +946,7 @@ export interface Usage {
   output_tokens: number;
   /** Output tokens used for reasoning. */
   reasoning_tokens: number;
-  /** Cost in billionths of the operator's currency. Absent if the model has no price. */
+  /** Cost in billionths of the operator's currency. Absent if it is not known. */
   cost_nanos?: number | null;
 }
 

@@ -12,6 +12,7 @@ use crate::{
     lenient_json,
     logprobs::{self, LogprobBody},
     provider_error::{Fault, ParsedError},
+    reported_cost::ReportedCost,
     translator::{Dialect, Flow, Truncated, broken, no_arguments},
 };
 
@@ -219,19 +220,32 @@ struct UsageBody {
     prompt_tokens_details: Option<PromptDetails>,
     #[serde(default)]
     completion_tokens_details: Option<CompletionDetails>,
+    /// The name that cached tokens have at `api.deepseek.com`.
+    #[serde(default)]
+    prompt_cache_hit_tokens: Option<u64>,
+    /// The place that they have at `api.moonshot.ai`.
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+    #[serde(flatten)]
+    cost: ReportedCost,
 }
 
 impl UsageBody {
     fn into_usage(self) -> Usage {
         Usage {
             input_tokens: self.prompt_tokens.unwrap_or(0),
-            cached_tokens: self.prompt_tokens_details.and_then(|it| it.cached_tokens).unwrap_or(0),
+            cached_tokens: self
+                .prompt_tokens_details
+                .and_then(|it| it.cached_tokens)
+                .or(self.prompt_cache_hit_tokens)
+                .or(self.cached_tokens)
+                .unwrap_or(0),
             output_tokens: self.completion_tokens.unwrap_or(0),
             reasoning_tokens: self
                 .completion_tokens_details
                 .and_then(|it| it.reasoning_tokens)
                 .unwrap_or(0),
-            cost_nanos: None,
+            cost_nanos: self.cost.nanos(),
         }
     }
 }

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use turnwire_contract::ModelPart;
+use turnwire_contract::{ModelPart, Usage};
 
 use super::ChatStream;
 use crate::fixtures::{assert_ends_once, check_all, names_of, translate};
@@ -26,6 +26,56 @@ fn a_split_character_arrives_whole() {
     let (first, second) = stream.as_bytes().split_at(middle);
     let translated = translate(dialect(), [first, second]);
     assert_eq!(translated.first(), Some(&Ok(ModelPart::Text("🦀".to_owned()))));
+}
+
+/// The usage in a stream with one chunk.
+fn usage_of(usage: &str) -> Usage {
+    let stream = format!(
+        "data: {{\"choices\":[{{\"delta\":{{\"content\":\"Hi\"}},\"finish_reason\":\"stop\"}}]}}\n\n\
+         data: {{\"choices\":[],\"usage\":{usage}}}\n\ndata: [DONE]\n\n"
+    );
+    let parts = translate(dialect(), [stream.as_bytes()]);
+    let usage = parts.iter().find_map(|part| match part {
+        Ok(ModelPart::Usage(usage)) => Some(*usage),
+        _ => None,
+    });
+    usage.unwrap_or_else(|| panic!("{parts:?}"))
+}
+
+/// What a provider charged is kept, in billionths.
+#[test]
+fn a_reported_cost_is_kept() {
+    let usage = usage_of(
+        r#"{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":1},
+            "cost":0.00014,"cost_details":{"upstream_inference_cost":null},"is_byok":false,
+            "prompt_tokens":194,"prompt_tokens_details":{"cached_tokens":100,
+            "cache_write_tokens":90,"audio_tokens":0},"total_tokens":196}"#
+            .replace('\n', " ")
+            .as_str(),
+    );
+    let expected = Usage {
+        input_tokens: 194,
+        cached_tokens: 100,
+        output_tokens: 2,
+        reasoning_tokens: 1,
+        cost_nanos: Some(140_000),
+    };
+    assert_eq!(usage, expected);
+    let negative = usage_of(r#"{"prompt_tokens":5,"completion_tokens":2,"cost":-1}"#);
+    let expected = Usage { input_tokens: 5, output_tokens: 2, ..Usage::default() };
+    assert_eq!(negative, expected);
+}
+
+/// Cached tokens are kept by the names that providers give them.
+#[test]
+fn cached_tokens_are_found() {
+    for usage in [
+        r#"{"prompt_tokens":9,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":7}}"#,
+        r#"{"prompt_tokens":9,"completion_tokens":1,"prompt_cache_hit_tokens":7,"prompt_cache_miss_tokens":2}"#,
+        r#"{"prompt_tokens":9,"completion_tokens":1,"cached_tokens":7}"#,
+    ] {
+        assert_eq!(usage_of(usage).cached_tokens, 7, "{usage}");
+    }
 }
 
 /// A line of unlimited length is an error.

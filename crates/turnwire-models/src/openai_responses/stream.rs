@@ -18,6 +18,7 @@ use crate::{
     lenient_json,
     logprobs::{self, LogprobBody},
     provider_error::{Fault, ParsedError},
+    reported_cost::ReportedCost,
     translator::{Dialect, Flow, Truncated, broken, no_arguments},
 };
 
@@ -364,6 +365,8 @@ pub(super) struct UsageBody {
     input_tokens_details: Option<TokenDetails>,
     #[serde(default)]
     output_tokens_details: Option<TokenDetails>,
+    #[serde(flatten)]
+    cost: ReportedCost,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -381,7 +384,7 @@ impl UsageBody {
             cached_tokens: self.input_tokens_details.unwrap_or_default().cached_tokens,
             output_tokens: self.output_tokens,
             reasoning_tokens: self.output_tokens_details.unwrap_or_default().reasoning_tokens,
-            cost_nanos: None,
+            cost_nanos: self.cost.nanos(),
         }
     }
 }

@@ -161,7 +161,7 @@ pub struct CompletionUsage {
     pub prompt_tokens_details: PromptTokensDetails,
     /// Details of the output tokens.
     pub completion_tokens_details: CompletionTokensDetails,
-    /// What the official format has no field for. Absent if the model has no price.
+    /// What the official format has no field for. Absent if the cost is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub turnwire: Option<UsageNote>,

@@ -206,7 +206,7 @@ pub struct ResponseUsage {
     pub output_tokens_details: OutputTokensDetails,
     /// Sum of input and output tokens.
     pub total_tokens: u64,
-    /// What the official format has no field for. Absent if the model has no price.
+    /// What the official format has no field for. Absent if the cost is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub turnwire: Option<UsageNote>,
