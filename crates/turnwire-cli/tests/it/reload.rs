@@ -447,3 +447,21 @@ async fn a_model_of_a_reload_has_its_provider() {
     question(&gateway, "claude").send().await.unwrap().text().await.unwrap();
     assert_eq!(block_in_place(|| providers(2)), ["openai", "anthropic"]);
 }
+
+/// A SIGHUP during the start does not end the process, even while its store keeps it waiting.
+#[test]
+fn a_hangup_during_the_start_does_not_end_it() {
+    // Takes connections, and says nothing.
+    let database = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://t@{}/t", database.local_addr().unwrap());
+    let world = World::new().with("TURNWIRE_STORE_URL", &url);
+    let mut running = world.start(&["serve", "--demo", "--listen", "127.0.0.1:0"]);
+    let (connection, _) = database.accept().unwrap();
+    running.signal("HUP");
+    assert_eq!(running.child.try_wait().unwrap(), None, "it was ended");
+    drop((connection, database));
+    let done = running.finish();
+    // By a signal there is no code.
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("the store cannot be opened"), "{}", done.stderr);
+}
