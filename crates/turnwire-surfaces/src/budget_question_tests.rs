@@ -112,6 +112,34 @@ fn every_surface_that_asks_says_why() {
     assert!(snapshot.to_string().contains(WORDS), "{snapshot}");
 }
 
+/// All calls of the turn wait for the answer, so surfaces whose stream ends when only people are
+/// awaited end it, also beside calls that nobody is asked about; a call that needs an approval anyway
+/// is asked about with it.
+#[test]
+fn a_budget_is_awaited_alone() {
+    let story = || {
+        Story::new()
+            .turn()
+            .calls("call_1", "look", "{}")
+            .calls("call_2", "look", "{}")
+            .calls("call_3", "drop", "{}")
+            .turn_done(Finish::CalledTools)
+            .then(asks())
+            .then(Event::approval_requested(CallId::from("call_3")))
+    };
+    let frames = story().seen_by(&mut AiSdk::new(Dialect::V6, Span::default()));
+    let is_end = |frame: &AiSdkFrame| matches!(frame, AiSdkFrame::AwaitsPeople(_));
+    assert!(frames.last().is_some_and(is_end), "{frames:?}");
+    let mut ag_ui = AgUi::new();
+    let frames = story().seen_by(&mut ag_ui);
+    let text = format!("{frames:?}");
+    assert!(!text.contains("RunFinished"), "{text}");
+    let pause = serde_json::to_value(&ag_ui.pause().unwrap().event).unwrap();
+    let interrupts = pause["outcome"]["interrupts"].as_array().unwrap();
+    let asked: Vec<&Value> = interrupts.iter().map(|one| &one["toolCallId"]).collect();
+    assert_eq!(asked, ["call_1", "call_3"]);
+}
+
 /// The Responses API hands the question back as an item that says why, without an item for the call:
 /// what a budget may stop is not shown before it starts.
 #[test]

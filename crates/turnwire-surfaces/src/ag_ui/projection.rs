@@ -145,6 +145,10 @@ impl AgUi {
         if source_of(event).and_then(answering_run) == Some(self.run_id.as_str()) {
             return PauseEffect::Dropped;
         }
+        // A call that needs an approval anyway is asked about right after a budget.
+        if matches!(event, Event::ApprovalRequested { .. }) {
+            return PauseEffect::Dropped;
+        }
         let hands_back = self.run.as_ref().is_some_and(|run| run.approvals == Approvals::HandBack);
         let has_ended = matches!(event, Event::RunFinished { outcome: RunOutcome::Completed, .. });
         if has_ended && hands_back {

@@ -266,8 +266,14 @@ impl Tools {
         let mut ours = self.open.iter().filter(|call| !call.is_for_client).peekable();
         ours.peek()?;
         let mut interrupts = Vec::new();
+        // Until a question about a budget is answered, nothing else happens.
+        let about_budget = |call: &OpenCall| call.approval.as_ref()?.budget.as_ref().map(drop);
+        let is_held = self.open.iter().any(|call| about_budget(call).is_some());
         for open in ours {
             if !open.waits_for_people() {
+                if is_held {
+                    continue;
+                }
                 return None;
             }
             let call = book.get(&open.call_id)?;

@@ -1,7 +1,7 @@
 //! Whether a run waits for nothing but people.
 //!
 //! This follows the rule of the engine: a call that waits for an approval does not hold up others,
-//! unless the request wants its calls one after another.
+//! unless the request wants its calls one after another, or the question is about a budget.
 
 use turnwire_contract::{Approvals, CallId, Event};
 
@@ -20,6 +20,8 @@ struct OpenCall {
     call_id: CallId,
     /// Whether it waits for an approval.
     is_asked: bool,
+    /// Whether all calls wait for that approval, because it is about a budget.
+    holds_up_others: bool,
 }
 
 impl Waiting {
@@ -34,10 +36,13 @@ impl Waiting {
                 self.calls.clear();
             }
             Event::CallAnnounced { call_id, tool, .. } if !tool.kind.is_run_by_client() => {
-                self.calls.push(OpenCall { call_id: call_id.clone(), is_asked: false });
+                let (is_asked, holds_up_others) = (false, false);
+                self.calls.push(OpenCall { call_id: call_id.clone(), is_asked, holds_up_others });
             }
-            Event::ApprovalRequested { call_id, .. } => self.ask(call_id, true),
-            Event::ApprovalResolved { call_id, .. } => self.ask(call_id, false),
+            Event::ApprovalRequested { call_id, budget, .. } => {
+                self.ask(call_id, true, budget.is_some());
+            }
+            Event::ApprovalResolved { call_id, .. } => self.ask(call_id, false, false),
             Event::ToolFinished { call_id, .. } => {
                 self.calls.retain(|call| call.call_id != *call_id);
             }
@@ -50,12 +55,13 @@ impl Waiting {
         let blocking =
             if self.in_order { self.calls.get(..1) } else { Some(self.calls.as_slice()) };
         let blocking = blocking.unwrap_or_default();
-        self.waits && !blocking.is_empty() && blocking.iter().all(|call| call.is_asked)
+        let are_asked = !blocking.is_empty() && blocking.iter().all(|call| call.is_asked);
+        self.waits && (are_asked || self.calls.iter().any(|call| call.holds_up_others))
     }
 
-    fn ask(&mut self, call_id: &CallId, is_asked: bool) {
+    fn ask(&mut self, call_id: &CallId, is_asked: bool, holds_up_others: bool) {
         if let Some(call) = self.calls.iter_mut().find(|call| call.call_id == *call_id) {
-            call.is_asked = is_asked;
+            (call.is_asked, call.holds_up_others) = (is_asked, holds_up_others);
         }
     }
 }
