@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { isPlaceholder } from "../src/model/redaction";
 import { emptyRun, foldRun } from "../src/model/run";
 import { filterOf, fits, queryOf } from "../src/model/run_filter";
-import { lineState, runName, runState } from "../src/model/words";
+import { budgetQuestion, lineState, runName, runState } from "../src/model/words";
 
 const NOW = Date.parse("2026-11-16T12:00:00Z");
 const RUN = { created_at: "2026-11-16T11:30:00Z", model: "m", conversation_id: "conv_1", status: "needs_input", title: "Find the Needle", tools: ["echo"] };
@@ -36,6 +36,20 @@ test("a run that waits for a person needs input, in the list and on its page", (
   ]));
   expect(runState(view).word).toBe("needs input");
   expect(view.calls["c"]?.approval).toMatchObject({ effect: "once", claims: { destructive: true } });
+});
+
+test("a question about a budget says why, as on every surface", () => {
+  const nanos = (used_nanos: number, max_nanos?: number) => ({ used_nanos, ask_nanos: 750_000_000, ...(max_nanos ? { max_nanos } : {}) });
+  const view = foldRun(emptyRun("run_1"), events([
+    { type: "run_started" },
+    { type: "call_announced", call_id: "c", item_id: "i", tool: { name: "drop", kind: "mcp", server: "ops" } },
+    { type: "approval_requested", call_id: "c", budget: { scope: "run", ...nanos(800_000_000, 1_000_000_000) } },
+  ]));
+  const budget = view.calls["c"]?.approval?.budget;
+  expect(budget && budgetQuestion(budget)).toBe("The run has used 0.80 of its budget of 1.00. Continue?");
+  expect(budgetQuestion({ scope: "key", ...nanos(12_345_678_901, 20_000_000_000) })).toBe("The key has used 12.34 of its budget of 20.00 for this month. Continue?");
+  expect(budgetQuestion({ scope: "tenant", ...nanos(2_500_000, 3_000) })).toBe("The tenant has used 0.0025 of its budget of 0.000003 for this month. Continue?");
+  expect(budgetQuestion({ scope: "run", ...nanos(800_000_000) })).toBe("The run has used 0.80 and asks from 0.75 on. Continue?");
 });
 
 test("a takeover names the worker and when the one before was last heard of", () => {

@@ -143,6 +143,28 @@ class ToolClaims(TypedDict):
     """The tool reaches beyond its server, for example the web (`openWorldHint`)."""
 
 
+BudgetScope = Literal["run", "key", "tenant"]
+"""Whose budget it is."""
+
+
+class BudgetUse(TypedDict):
+    """How much of a budget is used, when a person is asked about it. Amounts are in billionths
+    of the currency of the models' prices.
+    """
+
+    scope: BudgetScope
+    """Whose budget it is."""
+
+    used_nanos: int
+    """What is used."""
+
+    ask_nanos: int
+    """What may be used before a person is asked: the soft limit."""
+
+    max_nanos: NotRequired[int | None]
+    """What may be used at all: the hard limit. Not set if there is none."""
+
+
 class DecisionApproved(TypedDict):
     """The call is approved."""
 
@@ -683,6 +705,11 @@ class ApprovalRequestedEvent(TypedDict):
     server_claims: NotRequired[ToolClaims | None]
     """What the tool's server claims about the tool, if it claims anything. Not verified."""
 
+    budget: NotRequired[BudgetUse | None]
+    """The budget that is used to its soft limit, if that is why a person is asked. The answer
+    decides whether the run goes on, and all calls of the turn wait for it.
+    """
+
     type: Literal["approval_requested"]
 
 
@@ -1019,6 +1046,10 @@ CallState = Literal["preparing", "needs approval", "needs input", "running", "do
 """State of a tool call."""
 
 
+BudgetQuestion = Any
+"""A budget that is used to its soft limit. The answer decides whether the run goes on."""
+
+
 class ApprovalSnapshot(TypedDict):
     """Approval of a call."""
 
@@ -1042,6 +1073,11 @@ class ApprovalSnapshot(TypedDict):
 
     server_claims: NotRequired[ToolClaims | None]
     """What the tool's server claims about the tool. Not verified. Missing if it claims nothing."""
+
+    budget: NotRequired[BudgetQuestion | None]
+    """The budget that the approval is about, if that is why it is asked for. The answer decides
+    whether the run goes on, and all calls of the turn wait for it.
+    """
 
     edited_from: NotRequired[str | None]
     """The model's arguments, if the user replaced them."""

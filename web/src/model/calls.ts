@@ -1,6 +1,6 @@
 /** One call of a tool: a fold over the events that name it. */
 
-import type { Failure, RecordedEvent, Reply, RunEvent, ToolClaims, ToolOutcome, ToolOutput, ToolRef } from "turnwire";
+import type { BudgetUse, Failure, RecordedEvent, Reply, RunEvent, ToolClaims, ToolOutcome, ToolOutput, ToolRef } from "turnwire";
 
 /** The words of the states, as on every surface. */
 export type CallState =
@@ -30,6 +30,8 @@ export interface Approval {
   claims: ToolClaims | undefined;
   /** The effect class, which the operator sets. */
   effect: string | undefined;
+  /** The budget that the question is about. The answer decides whether the run goes on. */
+  budget: BudgetUse | undefined;
 }
 
 /** A question of the tool itself. */
@@ -175,7 +177,7 @@ export function applyToCall(call: Call, { event, at }: RecordedEvent): Call {
 }
 
 function asked(event: Extract<RunEvent, { type: "approval_requested" }>, at: string): Approval {
-  const { expires_at: expiresAt, changed, server_claims: claims, effect } = event;
+  const { expires_at: expiresAt, changed, server_claims: claims, effect, budget } = event;
   return {
     requestedAt: at,
     resolvedAt: undefined,
@@ -187,6 +189,7 @@ function asked(event: Extract<RunEvent, { type: "approval_requested" }>, at: str
     remember: false,
     claims: claims ?? undefined,
     effect: effect ?? undefined,
+    budget: budget ?? undefined,
   };
 }
 

@@ -1,5 +1,6 @@
 /** The words of the page: states, times, sizes, and short forms of arguments and results. */
 
+import type { BudgetUse } from "turnwire";
 import { PartialArguments } from "turnwire/arguments";
 import { clean } from "turnwire/clean";
 import { firstChars, problemOf, shortened } from "turnwire/summary";
@@ -206,4 +207,19 @@ export function groupCounts(calls: readonly Call[], isLast: boolean): { done: nu
     else counts.failed += 1;
   }
   return counts;
+}
+
+/** The question whether a run may use more of a budget, as on every surface. */
+export function budgetQuestion({ scope, used_nanos: used, ask_nanos: ask, max_nanos: max }: BudgetUse): string {
+  const time = scope === "run" ? "" : " for this month";
+  if (max == null) return `The ${scope} has used ${amount(used)}${time} and asks from ${amount(ask)} on. Continue?`;
+  return `The ${scope} has used ${amount(used)} of its budget of ${amount(max)}${time}. Continue?`;
+}
+
+/** An amount of money with two decimals, or as many more as a small one needs. */
+function amount(nanos: number): string {
+  const decimals = nanos >= 1e9 ? 2 : nanos >= 1e6 ? 4 : 9;
+  const whole = Math.floor(nanos / 1e9);
+  const rest = String(nanos % 1e9).padStart(9, "0").slice(0, decimals);
+  return `${whole}.${rest.replace(/0+$/, "").padEnd(2, "0")}`;
 }

@@ -11,7 +11,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Call, type Question, openQuestion } from "../model/calls";
 import { toolTitle } from "../model/run";
 import { draftOf, fieldsOf, fieldsOfValues, readDraft } from "../model/schema_form";
-import { duration } from "../model/words";
+import { budgetQuestion, duration } from "../model/words";
 import { sentence } from "../server/api";
 import { answer, decide } from "../server/commands";
 import type { RunFeed } from "../server/run_feed";
@@ -135,7 +135,9 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
     edit();
   });
   const off = isLost || isSent;
-  const others = all.filter((one) => !openQuestion(one.call));
+  const budget = call.approval?.budget;
+  // Permission to spend is asked for alone.
+  const others = all.filter((one) => !openQuestion(one.call) && !one.call.approval?.budget);
   const destructive = others.find((one) => one.call.approval?.claims?.destructive);
   return (
     <>
@@ -151,6 +153,7 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
         </span>
       </header>
       <div class="ask-body">
+        {budget ? <p class="cause">{`${budgetQuestion(budget)} Deny ends the run; all calls of this turn wait.`}</p> : null}
         {call.approval?.changed ? <p class="cause">{`The definition of this tool changed since it was trusted. It now says: ${call.approval.changed}`}</p> : null}
         {mode === "shown" ? <JsonText text={pretty(call.arguments)} label="Exact arguments" /> : null}
         {mode === "form" ? <SchemaForm fields={fields} draft={draft} before={before} problems={problems} onChange={setDraft} idPrefix={`edit-${call.callId}`} /> : null}
@@ -185,10 +188,12 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
               ) : null}
             </>
           )}
-          <button type="button" class="btn quiet" aria-disabled={off} onClick={() => void send("approve", true)}>
-            Approve in this chat
-          </button>
-          {others.length < 2 ? null : destructive ? (
+          {budget ? null : (
+            <button type="button" class="btn quiet" aria-disabled={off} onClick={() => void send("approve", true)}>
+              Approve in this chat
+            </button>
+          )}
+          {budget || others.length < 2 ? null : destructive ? (
             <span class="why">{`Not all at once: ${destructive.call.tool.name} is said to be destructive.`}</span>
           ) : (
             <button

@@ -184,6 +184,12 @@ export function Facts({ call, effect }: { call: Call; effect: string | undefined
           definition changed
         </span>
       ) : null}
+      {call.approval?.budget ? (
+        <span class="chip warn">
+          <Icon name="warn" />
+          budget
+        </span>
+      ) : null}
       <span class="dim">{call.approval ? `asked at ${clock(call.approval.requestedAt)}` : ""}</span>
     </p>
   );

@@ -37,6 +37,11 @@ export interface ApprovalSnapshot {
   effect?: Effect | null;
   /** What the tool's server claims about the tool. Not verified. Missing if it claims nothing. */
   server_claims?: ToolClaims | null;
+  /**
+   * The budget that the approval is about, if that is why it is asked for. The answer decides
+   * whether the run goes on, and all calls of the turn wait for it.
+   */
+  budget?: BudgetQuestion | null;
   /** The model's arguments, if the user replaced them. */
   edited_from?: string | null;
   /** Whether the decision applies to the rest of the conversation. Missing if false. */
@@ -61,6 +66,30 @@ export interface BlobRef {
   blob: string;
   /** Size in bytes. */
   bytes: number;
+}
+
+/** A budget that is used to its soft limit. The answer decides whether the run goes on. */
+export type BudgetQuestion = BudgetUse & {
+  /** The question, such as `The run has used 0.80 of its budget of 1.00. Continue?`. */
+  message: string;
+};
+
+/** Whose budget it is. */
+export type BudgetScope = "run" | "key" | "tenant";
+
+/**
+ * How much of a budget is used, when a person is asked about it. Amounts are in billionths of the
+ * currency of the models' prices.
+ */
+export interface BudgetUse {
+  /** Whose budget it is. */
+  scope: BudgetScope;
+  /** What is used. */
+  used_nanos: number;
+  /** What may be used before a person is asked: the soft limit. */
+  ask_nanos: number;
+  /** What may be used at all: the hard limit. Not set if there is none. */
+  max_nanos?: number | null;
 }
 
 /** Answer to an approval request. Either `decision` or `approve` is required. */
@@ -466,6 +495,11 @@ export type RunEvent =
     effect?: Effect | null;
     /** What the tool's server claims about the tool, if it claims anything. Not verified. */
     server_claims?: ToolClaims | null;
+    /**
+     * The budget that is used to its soft limit, if that is why a person is asked. The answer
+     * decides whether the run goes on, and all calls of the turn wait for it.
+     */
+    budget?: BudgetUse | null;
     type: "approval_requested";
   }
   /**
