@@ -24,6 +24,8 @@ const TEMPORALITY: &str = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE";
 const INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
 /// Exports more often than that would be work for nothing.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+/// A larger value is meant as "never", and a clock cannot be set so far ahead.
+const LONGEST_INTERVAL: Duration = Duration::from_hours(24 * 365);
 
 /// Where metrics go, and how often.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,12 +41,14 @@ impl MetricOptions {
     pub fn read<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<Self>, VariableError> {
         let variables = Variables(get);
         let Some(receiver) = ReceiverOptions::read(&variables, &METRICS)? else { return Ok(None) };
-        let temporality = variables.get(TEMPORALITY).unwrap_or("cumulative");
-        if !temporality.eq_ignore_ascii_case("cumulative") {
-            let wrong = format!("`{temporality}`: there is only `cumulative`");
+        let temporality = variables.get(TEMPORALITY).unwrap_or("cumulative").to_lowercase();
+        // A preference, which a host may have for all of its programs. Totals are always cumulative.
+        if !["cumulative", "delta", "lowmemory"].contains(&temporality.as_str()) {
+            let wrong = format!("`{temporality}`: there are `cumulative`, `delta`, `lowmemory`");
             return Err(VariableError::new(TEMPORALITY, wrong));
         }
-        let interval = variables.millis(&[INTERVAL], 60_000)?.max(SHORTEST_INTERVAL);
+        let interval = variables.millis(&[INTERVAL], 60_000)?;
+        let interval = interval.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
         Ok(Some(Self { receiver, interval }))
     }
 }

@@ -22,6 +22,8 @@ fn metrics_are_exported_only_if_wanted() {
     ] {
         assert_eq!(read(&[endpoint, (name, value)]), Ok(None), "{name}");
     }
+    let listed = [endpoint, ("OTEL_METRICS_EXPORTER", "prometheus, otlp")];
+    assert!(read(&listed).unwrap().is_some());
     // This is about traces.
     assert!(read(&[endpoint, ("OTEL_TRACES_EXPORTER", "none")]).unwrap().is_some());
 }
@@ -59,6 +61,8 @@ fn the_variables_of_metrics_come_first() {
     assert_eq!(receiver.resource["service.name"], "agents");
     assert_eq!(receiver.resource["deployment.environment.name"], "test");
     assert_eq!(options.interval, SHORTEST_INTERVAL);
+    let rare = with(&[(INTERVAL, "18446744073709551615"), (TEMPORALITY, "delta")]);
+    assert_eq!(rare.interval, LONGEST_INTERVAL);
 }
 
 /// A value that cannot be used is named, and never repeated where it may be a secret.
@@ -72,7 +76,8 @@ fn wrong_values_are_errors_without_secrets() {
         (METRICS.headers[1], "key=hunter2%0A"),
         (METRICS.timeout[0], "soon"),
         (METRICS.endpoint, "ftp://user:hunter2@x"),
-        (TEMPORALITY, "delta"),
+        (TEMPORALITY, "sometimes"),
+        (METRICS.exporter, "otlp,console"),
         (INTERVAL, "often"),
     ] {
         let error = read(&[(ENDPOINT, "http://127.0.0.1:4318"), (name, value)]).unwrap_err();

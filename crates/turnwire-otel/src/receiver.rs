@@ -104,6 +104,7 @@ impl ReceiverOptions {
         // These fail for URLs that have none.
         let _ = (url.set_username(""), url.set_password(None));
         url.set_query(None);
+        url.set_fragment(None);
         url.to_string()
     }
 
@@ -122,15 +123,21 @@ fn is_wanted<'a>(
     variables: &Variables<'a, impl Fn(&str) -> Option<&'a str>>,
     signal: &Signal,
 ) -> Result<bool, VariableError> {
-    match variables.get(signal.exporter) {
-        None | Some("otlp") => Ok(true),
-        Some("none") => Ok(false),
-        Some(other) if signal.others.contains(&other) => Ok(false),
-        Some(other) => {
-            let wrong = format!("`{other}`: there are `otlp`, `none`");
-            Err(VariableError::new(signal.exporter, wrong))
+    // A list, as a host may have it for all of its programs.
+    let names = variables.get(signal.exporter).unwrap_or("otlp").split(',').map(str::trim);
+    let mut is_wanted = false;
+    for name in names {
+        match name {
+            "otlp" => is_wanted = true,
+            "none" => {}
+            other if signal.others.contains(&other) => {}
+            other => {
+                let wrong = format!("`{other}`: there are `otlp`, `none`");
+                return Err(VariableError::new(signal.exporter, wrong));
+            }
         }
     }
+    Ok(is_wanted)
 }
 
 fn endpoint<'a>(

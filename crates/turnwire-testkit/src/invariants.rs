@@ -73,12 +73,18 @@ struct BudgetsSeen {
 }
 
 impl BudgetsSeen {
-    fn read(&mut self, event: &Event) -> Option<String> {
+    fn read(&mut self, event: &Event, hands_back: bool) -> Option<String> {
         match event {
+            Event::RunQueued { request, .. } => {
+                let decided = request.first_calls.iter().filter_map(|call| call.budget);
+                self.asked.extend(decided);
+                None
+            }
             Event::ApprovalRequested { call_id, budget: Some(budget), .. } => {
                 self.open.insert(call_id.clone());
                 // A question that is handed back is on several calls.
-                let is_new = self.asked.insert(budget.scope) || self.open.len() > 1;
+                let is_same = hands_back && self.open.len() > 1;
+                let is_new = self.asked.insert(budget.scope) || is_same;
                 (!is_new).then(|| format!("{:?} is asked about twice", budget.scope))
             }
             Event::ApprovalResolved { call_id, decision, .. } => {
@@ -130,7 +136,8 @@ impl JournalReader {
         if self.is_over {
             self.complain("I2: something follows the end of the run");
         }
-        if let Some(complaint) = self.budgets.read(&recorded.event) {
+        let hands_back = self.hands_approvals_back;
+        if let Some(complaint) = self.budgets.read(&recorded.event, hands_back) {
             self.complain(complaint);
         }
         if let Some(call_id) = recorded.event.call_id() {

@@ -7,12 +7,20 @@
 //! A count is signed, because other clients may be able to write there. One that is malformed or
 //! not signed is not counted.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use redis::{
     Client, Pipeline, RedisError,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
+use tracing::{info, warn};
 use turnwire_contract::{
     TenantId, Timestamp, UsageAmounts, UsageCount, UsageSpan, UsageSubject, UsageWindow,
 };
@@ -34,6 +42,9 @@ pub(crate) struct MinuteCounters {
     secret: Secret,
     /// Whether Redis is known to be away.
     outage: Arc<Availability>,
+    /// Whether the counts of this process could not be set, and are in the database: a Redis may
+    /// answer and take nothing, for want of memory or rights.
+    is_refused: AtomicBool,
 }
 
 impl MinuteCounters {
@@ -49,15 +60,35 @@ impl MinuteCounters {
             .set_response_timeout(Some(RESPONSE_TIMEOUT));
         let connection = ConnectionManager::new_lazy_with_config(client, config)?;
         let prefix = format!("turnwire:{}:usage:", secret.database());
-        Ok(Self { connection, prefix, secret, outage })
+        Ok(Self { connection, prefix, secret, outage, is_refused: AtomicBool::new(false) })
     }
 
-    /// Returns whether Redis keeps this window, as long as it is there.
-    pub(crate) fn keeps(&self, window: UsageWindow) -> bool {
+    /// Returns whether Redis has the counters of this window. Those of the database are added up
+    /// while this process cannot set its own.
+    pub(crate) fn has(&self, window: UsageWindow) -> bool {
+        self.takes(window) && !self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether counters of this window are to be set in Redis.
+    pub(crate) fn takes(&self, window: UsageWindow) -> bool {
         UsageSpan::Minute.window(window.starts_at) == window && !self.outage.is_down()
     }
 
-    pub(crate) async fn set(&self, node: &str, counts: &[&UsageCount]) -> Result<(), RedisError> {
+    /// Sets counters. Returns whether Redis took them.
+    pub(crate) async fn set(&self, node: &str, counts: &[&UsageCount]) -> bool {
+        let set = self.try_to_set(node, counts).await;
+        let was_refused = self.is_refused.swap(set.is_err(), Ordering::Relaxed);
+        match &set {
+            Err(error) if !was_refused => {
+                warn!(%error, "Redis takes no counters, minutes are counted in the database");
+            }
+            Ok(()) if was_refused => info!("minutes are counted in Redis again"),
+            Err(_) | Ok(()) => {}
+        }
+        set.is_ok()
+    }
+
+    async fn try_to_set(&self, node: &str, counts: &[&UsageCount]) -> Result<(), RedisError> {
         for counts in counts.chunks(AT_ONCE) {
             let mut pipeline = redis::pipe();
             for UsageCount { subject, window, amounts } in counts {
@@ -68,7 +99,7 @@ impl MinuteCounters {
                 expire(&mut pipeline, &key, *window);
                 if let Some(holder) = &subject.holder {
                     let key = self.holders_key(&subject.tenant, *window);
-                    pipeline.sadd(&key, holder).ignore();
+                    pipeline.sadd(&key, self.secret.sign(&key, holder.as_bytes())).ignore();
                     expire(&mut pipeline, &key, *window);
                 }
             }
@@ -106,16 +137,23 @@ impl MinuteCounters {
         sum
     }
 
-    /// Returns who of a tenant used something in the minute of `at`.
+    /// Returns who of a tenant used something in the minute of `at`, at most `limit` of them.
     pub(crate) async fn holders(
         &self,
         tenant: &TenantId,
         at: Timestamp,
+        limit: usize,
     ) -> Result<Vec<String>, RedisError> {
+        let key = self.holders_key(tenant, UsageSpan::Minute.window(at));
         let mut pipeline = redis::pipe();
-        pipeline.smembers(self.holders_key(tenant, UsageSpan::Minute.window(at)));
-        let (holders,) = pipeline.query_async(&mut self.connection.clone()).await?;
-        Ok(holders)
+        pipeline.cmd("SRANDMEMBER").arg(&key).arg(limit);
+        let (members,): (Vec<Vec<u8>>,) =
+            pipeline.query_async(&mut self.connection.clone()).await?;
+        let holder = |signed: &Vec<u8>| {
+            let name = self.secret.check(&key, signed)?;
+            String::from_utf8(name.to_vec()).ok()
+        };
+        Ok(members.iter().filter_map(holder).collect())
     }
 
     fn counts_key(&self, subject: &UsageSubject, window: UsageWindow) -> String {

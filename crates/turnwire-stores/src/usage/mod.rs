@@ -22,12 +22,13 @@ use crate::Store;
 impl UsageCounters for Store {
     async fn set_usage(&self, node: &str, counts: &[UsageCount]) -> Result<(), StoreError> {
         let (in_redis, mut rows): (Vec<&UsageCount>, Vec<&UsageCount>) =
-            counts.iter().partition(|count| self.is_in_redis(count.window));
+            counts.iter().partition(|count| {
+                self.0.minutes.as_ref().is_some_and(|minutes| minutes.takes(count.window))
+            });
         if let Some(minutes) = &self.0.minutes
             && !in_redis.is_empty()
-            && let Err(error) = minutes.set(node, &in_redis).await
+            && !minutes.set(node, &in_redis).await
         {
-            tracing::debug!(%error, "counters of minutes are set in the database");
             rows.extend(in_redis);
         }
         Ok(self.set_usage_rows(node, &rows).await?)
@@ -73,7 +74,7 @@ impl UsageCounters for Store {
     ) -> Result<Vec<String>, StoreError> {
         let mut holders = self.holders_in_rows(tenant, at, limit).await?;
         if let Some(minutes) = &self.0.minutes
-            && let Ok(others) = minutes.holders(tenant, at).await
+            && let Ok(others) = minutes.holders(tenant, at, limit).await
         {
             holders.extend(others);
             holders.sort_unstable();
@@ -86,6 +87,6 @@ impl UsageCounters for Store {
 
 impl Store {
     fn is_in_redis(&self, window: UsageWindow) -> bool {
-        self.0.minutes.as_ref().is_some_and(|minutes| minutes.keeps(window))
+        self.0.minutes.as_ref().is_some_and(|minutes| minutes.has(window))
     }
 }

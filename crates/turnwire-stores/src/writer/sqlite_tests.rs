@@ -4,7 +4,10 @@ use tokio::sync::oneshot;
 use turnwire_contract::{CallId, Event, ItemId, RecordedEvent, RunId, Seq, TenantId, Timestamp};
 
 use super::*;
-use crate::{database::SqliteDatabase, rows::to_rows};
+use crate::{
+    database::{Row, SqliteDatabase},
+    rows::to_rows,
+};
 
 const TIME: Duration = Duration::from_secs(5);
 const ODD: &str = "\"quoted\" \\ \u{0} \u{1f989} [1,2] 'x' \n";
@@ -23,6 +26,18 @@ fn job(run: &str, tag: i64) -> Job {
         Arc::new(RecordedEvent { run_id: run_id.clone(), seq: Seq(seq), at, event })
     };
     let events: Vec<Arc<RecordedEvent>> = events.into_iter().zip(1..).map(recorded).collect();
+    let new_run = NewRunRow {
+        created_at: tag,
+        request: "{}".to_owned(),
+        model: ODD.to_owned(),
+        input_text: ODD.to_owned(),
+        tools: "[]".to_owned(),
+        n_calls: 0,
+        holder: Some(run.to_owned()),
+    };
+    // Somebody waits for the answer: the run is not abandoned.
+    let (answer, waits) = oneshot::channel();
+    std::mem::forget(waits);
     Job {
         tenant: TenantId::from("a \"tenant\""),
         rows: to_rows(&events).unwrap(),
@@ -33,8 +48,8 @@ fn job(run: &str, tag: i64) -> Job {
         ending: None,
         progress: None,
         deliveries: Vec::new(),
-        new_run: None,
-        answer: oneshot::channel().0,
+        new_run: Some(Box::new(new_run)),
+        answer,
     }
 }
 
@@ -43,7 +58,13 @@ async fn database() -> (Arc<dyn Database>, SqliteBatchWriter) {
     (Arc::clone(&database), SqliteBatchWriter::new(database, "worker_1".to_owned()))
 }
 
-async fn all_stored(database: &dyn Database) -> Vec<crate::database::Row> {
+async fn all_runs(database: &dyn Database) -> Vec<Row> {
+    let sql = "select id, tenant, created_at, request, worker, model, input_text, holder \
+               from runs order by id";
+    database.query(sql, &[]).await.unwrap()
+}
+
+async fn all_stored(database: &dyn Database) -> Vec<Row> {
     let sql = "select tenant, run_id, first_seq, last_seq, tag, kind, call_id, body, typeof(tag) \
                from run_events order by run_id, first_seq";
     database.query(sql, &[]).await.unwrap()
@@ -65,6 +86,9 @@ async fn at_once_and_row_by_row_are_the_same() {
     let stored = all_stored(&*together).await;
     assert_eq!(stored.len(), 16 * 3, "text of one item is one row");
     assert_eq!(stored, all_stored(&*apart).await);
+    let runs = all_runs(&*together).await;
+    assert_eq!(runs.len(), 16);
+    assert_eq!(runs, all_runs(&*apart).await);
 }
 
 /// C2: a batch that is repeated is stored once, and one run whose seq somebody else has taken

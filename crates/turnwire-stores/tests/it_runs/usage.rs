@@ -116,6 +116,23 @@ async fn minutes_are_counted_in_redis() {
     assert_eq!(found, [amounts(5), amounts(5)]);
 }
 
+/// A Redis that answers and takes nothing is not asked for counts either.
+#[tokio::test]
+async fn minutes_are_counted_without_rights_to_write() {
+    let mut redis = redis::Client::open(redis_url()).unwrap().get_connection().unwrap();
+    let user = format!("reader-{}", uuid::Uuid::new_v4());
+    let rules = ["on", ">secret", "allkeys", "allchannels", "+@all", "-hset"];
+    let () = redis::cmd("ACL").arg("SETUSER").arg(&user).arg(&rules).query(&mut redis).unwrap();
+    let backend = Backend::postgres();
+    let url = redis_url().replace("redis://", &format!("redis://{user}:secret@"));
+    let refused = |options: &mut StoreOptions| options.fanout = Some(url.clone());
+    let (one, two) = (backend.store_with(refused).await, backend.store_with(refused).await);
+    add_up(&one, &two).await;
+    let rows = "select cast(count(*) > 0 as text) from usage_counters";
+    assert_eq!(backend.ask(rows).await, ["true"]);
+    let () = redis::cmd("ACL").arg("DELUSER").arg(&user).query(&mut redis).unwrap();
+}
+
 /// While Redis is away, minutes are counted in the database.
 #[tokio::test]
 async fn minutes_are_counted_without_redis() {

@@ -112,12 +112,14 @@ impl Approval {
         let target = InterruptTarget::Approval(call.call_id.clone());
         let changed = self.changed.as_deref().map(|changed| clean(changed).into_owned());
         let title = call.title();
+        let of_changed =
+            || format!("The definition of {} has changed. Allow the call?", clean(&title));
         let message = match (&self.budget, &changed) {
-            (Some(budget), _) => budget.message.clone(),
+            // The answer decides both.
+            (Some(budget), Some(_)) => format!("{} {}", budget.message, of_changed()),
+            (Some(budget), None) => budget.message.clone(),
+            (None, Some(_)) => of_changed(),
             (None, None) => format!("Allow {}?", clean(&title)),
-            (None, Some(_)) => {
-                format!("The definition of {} has changed. Allow the call?", clean(&title))
-            }
         };
         Interrupt {
             id: InterruptId { run_id: run_id.clone(), target }.to_string(),

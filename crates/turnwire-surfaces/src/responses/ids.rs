@@ -3,7 +3,7 @@
 //! They are derived from our own without a lookup: `run_X` becomes `resp_X`, and the approval
 //! request of the call with the item `mcp_X` becomes `mcpr_X`.
 
-use turnwire_contract::{BudgetScope, ItemId, RunId};
+use turnwire_contract::{BudgetScope, ItemId, RunId, ToolKind};
 
 const RUN: &str = "run_";
 const RESPONSE: &str = "resp_";
@@ -12,7 +12,8 @@ const APPROVAL: &str = "mcpr_";
 const BUDGETS: [(&str, BudgetScope); 3] =
     [("run_", BudgetScope::Run), ("key_", BudgetScope::Key), ("tenant_", BudgetScope::Tenant)];
 const SERVER_CALL: &str = "mcp_";
-const OTHER_CALLS: [&str; 3] = ["fc_", "ws_", "fs_"];
+const OTHER_CALLS: [(&str, ToolKind); 3] =
+    [("fc_", ToolKind::Function), ("ws_", ToolKind::WebSearch), ("fs_", ToolKind::FileSearch)];
 
 /// The response ID of a run.
 pub fn response_id(run_id: &RunId) -> String {
@@ -51,9 +52,17 @@ fn split_budget(rest: &str) -> (Option<BudgetScope>, &str) {
 pub fn asked_about(approval_request_id: &str) -> Option<ItemId> {
     let (_, rest) = split_budget(approval_request_id.strip_prefix(APPROVAL)?);
     let rest = Some(rest).filter(|rest| !rest.is_empty())?;
-    let is_whole = OTHER_CALLS.iter().any(|prefix| rest.starts_with(prefix));
+    let is_whole = OTHER_CALLS.iter().any(|(prefix, _)| rest.starts_with(prefix));
     let prefix = if is_whole { "" } else { SERVER_CALL };
     Some(ItemId::new(format!("{prefix}{rest}")))
+}
+
+/// The kind of tool that an approval request is about.
+pub fn asked_kind(approval_request_id: &str) -> ToolKind {
+    let call = asked_about(approval_request_id);
+    let is_of = |prefix: &str| call.as_ref().is_some_and(|call| call.as_str().starts_with(prefix));
+    let kind = OTHER_CALLS.iter().find(|(prefix, _)| is_of(prefix));
+    kind.map_or(ToolKind::Mcp, |(_, kind)| *kind)
 }
 
 /// The item ID of the result of the call with the item `call`, as in the conversation.

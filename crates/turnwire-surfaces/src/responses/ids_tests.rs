@@ -26,6 +26,16 @@ fn a_question_names_its_call_and_back() {
         assert_eq!(approval_request_id(&call, Some(scope)).as_str(), question);
         assert_eq!((asked_about(question), asked_budget(question)), (Some(call), Some(scope)));
     }
+    for (question, kind) in [
+        ("mcpr_1", ToolKind::Mcp),
+        ("mcpr_run_1", ToolKind::Mcp),
+        ("of_another_server", ToolKind::Mcp),
+        ("mcpr_fc_1", ToolKind::Function),
+        ("mcpr_run_ws_1", ToolKind::WebSearch),
+        ("mcpr_tenant_fs_1", ToolKind::FileSearch),
+    ] {
+        assert_eq!(asked_kind(question), kind, "{question}");
+    }
     assert_eq!(asked_budget("mcpr_1"), None);
     assert_eq!(asked_about("mcpr_run_"), None);
     assert_eq!(asked_about("mcp_1"), None);

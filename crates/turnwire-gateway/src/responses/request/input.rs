@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 use turnwire_contract::{CallId, Content, Decision, Item, Role, ToolKind, ToolOutcome};
+use turnwire_surfaces::responses::ids;
 
 use super::{
     InputBody,
@@ -308,12 +309,15 @@ impl<'a> InputReader<'a> {
     /// Adds the waiting call, with the ID of its approval request as call ID.
     fn read_approval_request(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
         let id = item.needed_name("id")?;
+        let kind = ids::asked_kind(id);
+        // Only a tool of an MCP server has one; the label of others is a placeholder.
+        let server = Some(item.needed_name("server_label")?.to_owned());
         let call = Item::Call {
             call_id: CallId::new(id),
             name: item.needed_name("name")?.to_owned(),
             arguments: read_arguments(item)?,
-            kind: ToolKind::Mcp,
-            server: Some(item.needed_name("server_label")?.to_owned()),
+            kind,
+            server: server.filter(|_| kind == ToolKind::Mcp),
         };
         let is_open = !self.resolved.contains(id);
         self.extend(is_open.then_some(call))
