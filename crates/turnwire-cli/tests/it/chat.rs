@@ -310,7 +310,7 @@ fn a_chat_that_cannot_start_says_why() {
 fn a_signal_at_the_prompt_restores_the_terminal() {
     let world = local();
     let mut terminal = Terminal::start(&world, &["chat", "--model", "scripted"]);
-    let usual_mode = terminal.mode();
+    let usual_mode = terminal.usual_mode();
     terminal.wait_for(PROMPT);
     assert_ne!(terminal.mode(), usual_mode, "the editor has the terminal");
     send_signal(terminal.pid(), "TERM");

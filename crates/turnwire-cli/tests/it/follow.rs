@@ -144,7 +144,7 @@ fn ctrl_b_detaches() {
     let gateway = Gateway::start(&slow(), &DEMO);
     let world = client(&gateway);
     let mut terminal = Terminal::start(&world, &["run", MULTIPLY]);
-    let usual_mode = terminal.mode();
+    let usual_mode = terminal.usual_mode();
     terminal.wait_for("demo.multiply 5 × 4  running");
     terminal.press(b"\x02");
     assert_eq!(terminal.mode_at_the_end(), usual_mode);

@@ -19,6 +19,8 @@ pub(crate) struct Terminal {
     master: Box<dyn MasterPty + Send>,
     /// Kept open, because a terminal that nobody has open forgets its mode.
     slave: Option<Box<dyn SlavePty + Send>>,
+    /// The mode before the program was started.
+    usual_mode: u32,
 }
 
 impl Terminal {
@@ -42,10 +44,11 @@ impl Terminal {
         }
         command.cwd(world.path());
         command.args(arguments);
+        let usual_mode = mode_of(&*pair.master);
         let child = pair.slave.spawn_command(command).unwrap();
         let output = Watched::new(pair.master.try_clone_reader().unwrap());
         let keyboard = pair.master.take_writer().unwrap();
-        Self { output, keyboard, child, master: pair.master, slave: Some(pair.slave) }
+        Self { output, keyboard, child, master: pair.master, slave: Some(pair.slave), usual_mode }
     }
 
     pub(crate) fn resize(&self, cols: u16) {
@@ -58,7 +61,12 @@ impl Terminal {
 
     /// The mode of the terminal: whether it edits lines, echoes keys, and makes signals of them.
     pub(crate) fn mode(&self) -> u32 {
-        self.master.get_termios().unwrap().local_flags.bits()
+        mode_of(&*self.master)
+    }
+
+    /// The mode before the program was started.
+    pub(crate) fn usual_mode(&self) -> u32 {
+        self.usual_mode
     }
 
     /// The mode that the program leaves behind.
@@ -88,6 +96,10 @@ impl Terminal {
         self.slave = None;
         (self.output.all_bytes(), code)
     }
+}
+
+fn mode_of(master: &dyn MasterPty) -> u32 {
+    master.get_termios().unwrap().local_flags.bits()
 }
 
 /// What is on the screen after `bytes`.

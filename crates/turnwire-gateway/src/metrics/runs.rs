@@ -346,7 +346,20 @@ impl Watch {
         let Some(labels) = self.calls.get(call_id) else { return };
         let families = &self.families;
         families.calls.get_or_create(&labels.clone().ended(outcome.name())).inc();
-        if duration_ms > 0 {
+        // A call that ended before it began has no duration; one that was started may have taken less
+        // than a millisecond.
+        let was_started = match outcome {
+            ToolOutcome::Succeeded { .. }
+            | ToolOutcome::Failed { .. }
+            | ToolOutcome::TimedOut { .. }
+            | ToolOutcome::OutcomeUnknown { .. } => true,
+            ToolOutcome::Cancelled
+            | ToolOutcome::Denied { .. }
+            | ToolOutcome::InvalidArguments { .. }
+            | ToolOutcome::NotFound { .. }
+            | ToolOutcome::Skipped { .. } => duration_ms > 0,
+        };
+        if was_started {
             let duration = Duration::from_millis(duration_ms);
             observe(&families.call_durations.get_or_create(labels), duration);
         }

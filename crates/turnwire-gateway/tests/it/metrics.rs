@@ -106,6 +106,7 @@ async fn a_run_is_counted() {
         ("tokens_total{model=\"default\",type=\"cached\"}", 8.0),
         ("tokens_total{model=\"default\",type=\"output\"}", 4.0),
         ("tool_calls_total{kind=\"mcp\",server=\"files\",outcome=\"succeeded\"}", 1.0),
+        ("tool_call_duration_seconds_count{kind=\"mcp\",server=\"files\"}", 1.0),
         ("tool_listings_total{server=\"files\",outcome=\"listed\"}", 1.0),
         ("store_available", 1.0),
         ("journal_appends_waiting", 0.0),
