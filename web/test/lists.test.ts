@@ -6,6 +6,7 @@ import { isPlaceholder } from "../src/model/redaction";
 import { emptyRun, foldRun } from "../src/model/run";
 import { filterOf, fits, queryOf } from "../src/model/run_filter";
 import { budgetQuestion, lineState, runName, runState } from "../src/model/words";
+import { oneSentence } from "../src/server/announcer";
 
 const NOW = Date.parse("2026-11-16T12:00:00Z");
 const RUN = { created_at: "2026-11-16T11:30:00Z", model: "m", conversation_id: "conv_1", status: "needs_input", title: "Find the Needle", tools: ["echo"] };
@@ -50,6 +51,12 @@ test("a question about a budget says why, as on every surface", () => {
   expect(budgetQuestion({ scope: "key", ...nanos(12_345_678_901, 20_000_000_000) })).toBe("The key has used 12.34 of its budget of 20.00 for this month. Continue?");
   expect(budgetQuestion({ scope: "tenant", ...nanos(2_500_000, 3_000) })).toBe("The tenant has used 0.0025 of its budget of 0.000003 for this month. Continue?");
   expect(budgetQuestion({ scope: "run", ...nanos(800_000_000) })).toBe("The run has used 0.80 and asks from 0.75 on. Continue?");
+});
+
+test("of many announcements at once, the end is said", () => {
+  expect(oneSentence(["Working", "add started"])).toBe("Working. add started");
+  const many = ["structured finished", "fail failed", "add approved", "add finished", "Answer ready"];
+  expect(oneSentence(many)).toBe("structured finished. fail failed, and 2 more. Answer ready");
 });
 
 test("a takeover names the worker and when the one before was last heard of", () => {

@@ -23,6 +23,12 @@ export function announce({ text, alert }: Announcement): void {
   timer = setTimeout(() => {
     const texts = [...new Set(queue)];
     queue = [];
-    polite.set(texts.length > 3 ? `${texts.slice(0, 2).join(". ")}, and ${texts.length - 2} more` : texts.join(". "));
+    polite.set(oneSentence(texts));
   }, 150);
+}
+
+/** Many texts as one. The last is always said: it is where things stand now, such as that the run is over. */
+export function oneSentence(texts: readonly string[]): string {
+  if (texts.length <= 4) return texts.join(". ");
+  return `${texts.slice(0, 2).join(". ")}, and ${texts.length - 3} more. ${texts.at(-1)}`;
 }
