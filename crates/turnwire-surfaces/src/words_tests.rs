@@ -154,7 +154,7 @@ fn every_run_ending_has_its_words() {
         (IncompleteReason::MaxTurns, "incomplete: the model was asked as often as allowed"),
         (IncompleteReason::MaxToolCalls, "incomplete: as many tools were called as allowed"),
         (IncompleteReason::TimeLimit, "incomplete: the time was up"),
-        (IncompleteReason::InsufficientQuota, "incomplete: the budget of the month was used up"),
+        (IncompleteReason::InsufficientQuota, "incomplete: the budget of the month allows no more"),
         (IncompleteReason::RepeatedCall, "incomplete: the same call came again and again"),
         (IncompleteReason::ContentFilter, "incomplete: the provider withheld the answer"),
     ];

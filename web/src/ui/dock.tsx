@@ -136,6 +136,7 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
   });
   const off = isLost || isSent;
   const budget = call.approval?.budget;
+  const toModel = budget ? "" : ", told to the model";
   // Permission to spend is asked for alone.
   const others = all.filter((one) => !openQuestion(one.call) && !one.call.approval?.budget);
   const destructive = others.find((one) => one.call.approval?.claims?.destructive);
@@ -206,7 +207,7 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
             </button>
           )}
         </span>
-        <input class="inp reason" placeholder="Reason, told to the model" aria-label="Reason for a denial, told to the model" value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
+        <input class="inp reason" placeholder={`Reason${toModel}`} aria-label={`Reason for a denial${toModel}`} value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
       </div>
     </>
   );

@@ -133,7 +133,7 @@ fn a_budget_asks_and_says_why() {
         let words = "The run has used 0.80 of its budget of 1.00. Continue? A no ends the run.";
         assert!(screen.contains(words), "{screen}");
         assert_eq!(code, expected_code, "{screen}");
-        assert_eq!(screen.contains("incomplete: the budget was used up"), code == 1, "{screen}");
+        assert_eq!(screen.contains("incomplete: its budget allows no more"), code == 1, "{screen}");
     }
 }
 
