@@ -120,6 +120,16 @@ fn read(connection: TcpStream) -> Option<Request> {
     Some(Request { head, body, connection })
 }
 
+/// Settings with this model and this MCP server.
+pub(crate) fn settings_for(model: &EchoingModel, mcp: &EchoingMcp) -> String {
+    format!(
+        "[models.default]\nkind = \"chat_completions\"\nbase_url = \"{}\"\nmodel = \"m\"\n\
+         [mcp_servers.docs]\nurl = \"{}\"\n",
+        model.url(),
+        mcp.url()
+    )
+}
+
 /// Speaks Chat Completions as the last message of the user says: `call TOOL`, `refuse STATUS`,
 /// `wait`, or anything else for a text.
 pub(crate) struct EchoingModel {

@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use serde_json::{Value, json};
 
 use crate::{
-    echoing_servers::{EchoingMcp, EchoingModel},
+    echoing_servers::{EchoingMcp, EchoingModel, settings_for},
     otlp_receiver::{OtlpReceiver, text_of},
     serve::Gateway,
     world::World,
@@ -44,14 +44,8 @@ impl Bench {
     fn new() -> Self {
         let (model, mcp) = (EchoingModel::start(), EchoingMcp::start());
         let receiver = OtlpReceiver::start();
-        let settings = format!(
-            "[models.default]\nkind = \"chat_completions\"\nbase_url = \"{}\"\nmodel = \"m\"\n\
-             [mcp_servers.docs]\nurl = \"{}\"\n",
-            model.url(),
-            mcp.url()
-        );
         let world = World::new()
-            .with_file("turnwire.toml", &settings)
+            .with_file("turnwire.toml", &settings_for(&model, &mcp))
             .with("TURNWIRE_STORE_URL", "memory:")
             .with("OTEL_EXPORTER_OTLP_ENDPOINT", &receiver.url())
             .with("OTEL_TRACES_EXPORTER", "none")

@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::Status
 use serde_json::{Value, json};
 
 use crate::{
-    echoing_servers::{EchoingMcp, EchoingModel},
+    echoing_servers::{EchoingMcp, EchoingModel, settings_for},
     otlp_receiver::{OtlpReceiver, text_of},
     serve::Gateway,
     world::{PATIENCE, World},
@@ -34,13 +34,7 @@ impl Bench {
     fn new() -> Self {
         let (model, mcp) = (EchoingModel::start(), EchoingMcp::start());
         let receiver = OtlpReceiver::start();
-        let settings = format!(
-            "[models.default]\nkind = \"chat_completions\"\nbase_url = \"{}\"\nmodel = \"m\"\n\
-             [mcp_servers.docs]\nurl = \"{}\"\n",
-            model.url(),
-            mcp.url()
-        );
-        let world = World::new().with_file("turnwire.toml", &settings);
+        let world = World::new().with_file("turnwire.toml", &settings_for(&model, &mcp));
         let store = format!("sqlite://{}/runs.db", world.path().display());
         let world = world.with("TURNWIRE_STORE_URL", &store);
         Self { model, mcp, receiver, world }

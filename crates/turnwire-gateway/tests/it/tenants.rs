@@ -335,11 +335,7 @@ async fn answers(world: &World, key: &str, message: &Value) -> String {
 #[tokio::test]
 async fn the_matrix_of_socket_messages() {
     let world = chatty().start().await;
-    let owner = new_key(&world, "owner", OF_ONE_TENANT).await;
-    let stranger = new_key(&world, "stranger", OF_ONE_TENANT).await;
-    let writer = new_key(&world, "owner", [Scope::RunsWrite]).await;
-    let ids = objects(&world, &owner).await;
-    let unknown = unknown_ids(&ids);
+    let SocketCallers { owner: _, stranger, writer, ids, unknown } = socket_callers(&world).await;
     let document = serde_json::to_value(turnwire_gateway::openapi::document()).unwrap();
     let schema = &document["components"]["schemas"]["WsRequest"]["oneOf"];
     let kinds: Vec<String> = schema.as_array().unwrap().iter().map(kind_of).collect();
@@ -354,6 +350,26 @@ async fn the_matrix_of_socket_messages() {
     let refused = answers(&world, &writer.text, &socket_message("resume", &ids)).await;
     assert!(refused.contains("runs:read") && !refused.contains("owl"), "{refused}");
     world.close().await;
+}
+
+/// Who sends messages to a socket, and about what.
+struct SocketCallers {
+    owner: TestKey,
+    stranger: TestKey,
+    /// Of the owner's tenant, and allowed to start runs alone.
+    writer: TestKey,
+    /// Objects of the owner.
+    ids: BTreeMap<&'static str, String>,
+    unknown: BTreeMap<&'static str, String>,
+}
+
+async fn socket_callers(world: &World) -> SocketCallers {
+    let owner = new_key(world, "owner", OF_ONE_TENANT).await;
+    let stranger = new_key(world, "stranger", OF_ONE_TENANT).await;
+    let writer = new_key(world, "owner", [Scope::RunsWrite]).await;
+    let ids = objects(world, &owner).await;
+    let unknown = unknown_ids(&ids);
+    SocketCallers { owner, stranger, writer, ids, unknown }
 }
 
 /// Ids of the same form that nothing has.
@@ -402,11 +418,7 @@ async fn response_on_a_socket(world: &World, key: &str, request: &Value) -> Valu
 #[tokio::test]
 async fn the_matrix_of_requests_on_the_responses_socket() {
     let world = chatty().start().await;
-    let owner = new_key(&world, "owner", OF_ONE_TENANT).await;
-    let stranger = new_key(&world, "stranger", OF_ONE_TENANT).await;
-    let writer = new_key(&world, "owner", [Scope::RunsWrite]).await;
-    let ids = objects(&world, &owner).await;
-    let unknown = unknown_ids(&ids);
+    let SocketCallers { owner, stranger, writer, ids, unknown } = socket_callers(&world).await;
     for (request, none) in naming_requests(&ids).iter().zip(&naming_requests(&unknown)) {
         let of_owner = response_on_a_socket(&world, &stranger.text, request).await;
         let of_nobody = response_on_a_socket(&world, &stranger.text, none).await;
