@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{BatchWriter, CommitNotifier, Job, WrittenBatch, comes_back};
+use super::{BatchWriter, CommitNotifier, Job, comes_back};
 use crate::{
     database::DatabaseError,
     outage::{Availability, Backoff},
@@ -126,7 +126,7 @@ impl IsolatedWriter {
     async fn write(&mut self, mut next: IsolatedJob) {
         let error = match self.journal.write(slice::from_ref(&next.job), next.time()).await {
             Ok(kept) => {
-                return self.notifier.tell(Some(WrittenBatch { batch: vec![next.job], kept }));
+                return self.notifier.tell(next.job, kept.first().is_some_and(|kept| *kept));
             }
             Err(error) => error,
         };

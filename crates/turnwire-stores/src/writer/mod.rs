@@ -13,6 +13,7 @@
 use std::{
     collections::VecDeque,
     panic::AssertUnwindSafe,
+    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -21,9 +22,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures::{FutureExt, future::join};
+use futures::{
+    FutureExt,
+    future::{Either, select},
+};
 use tokio::{
     sync::{mpsc, oneshot},
+    task::yield_now,
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
@@ -31,8 +36,6 @@ use turnwire_contract::{JournalError, RecordedEvent, RunEnd, RunId, Seq, TenantI
 
 use crate::{
     database::{DatabaseError, Dialect, STATEMENT_TIMEOUT},
-    live_tails::LiveTails,
-    notify::Publisher,
     outage::{Availability, Backoff},
     progress::SummaryColumns,
     rows::{EventRow, new_tag, to_rows},
@@ -44,11 +47,13 @@ use crate::{
 mod batch;
 mod isolation;
 mod postgres;
+mod reports;
 mod sqlite;
 
-use self::batch::take_batch;
+use self::{batch::take_batch, reports::Reports};
 pub(crate) use isolation::IsolatedWriter;
 pub(crate) use postgres::PostgresBatchWriter;
+pub(crate) use reports::CommitNotifier;
 pub(crate) use sqlite::SqliteBatchWriter;
 
 /// Queue length. Further callers wait for a free slot.
@@ -240,16 +245,11 @@ pub(crate) struct Writer {
     journal: Box<dyn BatchWriter>,
     /// Queue of isolated appends.
     isolated: mpsc::UnboundedSender<Job>,
-    notifier: CommitNotifier,
+    /// Written, and not yet reported.
+    reports: Reports,
     outage: Arc<Availability>,
     at_work_since: AtWorkSince,
     stop: CancellationToken,
-}
-
-/// A batch with the database's response.
-struct WrittenBatch {
-    batch: Vec<Job>,
-    kept: Vec<bool>,
 }
 
 impl Writer {
@@ -274,7 +274,7 @@ impl Writer {
             probes: Vec::new(),
             journal,
             isolated,
-            notifier,
+            reports: Reports::new(notifier),
             outage,
             at_work_since,
             stop,
@@ -292,7 +292,6 @@ impl Writer {
     }
 
     async fn write_all(&mut self) {
-        let mut written = None;
         loop {
             // All that are queued, so that the batch can have some of every tenant.
             while self.waiting.len() < QUEUE
@@ -300,18 +299,18 @@ impl Writer {
             {
                 self.take(request);
             }
-            if self.waiting.is_empty() {
+            if !self.waiting.is_empty() {
+                let batch = take_batch(&mut self.waiting);
+                self.write(batch).await;
+            } else if !self.reports.is_empty() {
                 // Nothing to overlap with.
-                self.notifier.tell(written.take());
-                if !self.probes.is_empty() {
-                    self.probe().await;
-                } else if !self.has_work().await {
-                    return;
-                }
-                continue;
+                self.reports.next_group();
+                yield_now().await;
+            } else if !self.probes.is_empty() {
+                self.probe().await;
+            } else if !self.has_work().await {
+                return;
             }
-            let batch = take_batch(&mut self.waiting);
-            written = self.write(batch, written).await;
         }
     }
 
@@ -340,25 +339,27 @@ impl Writer {
         n > 0
     }
 
-    /// Writes `batch`. Meanwhile, callers of the batch `before` are notified.
-    async fn write(
-        &mut self,
-        batch: Vec<Job>,
-        before: Option<WrittenBatch>,
-    ) -> Option<WrittenBatch> {
+    /// Writes `batch`. Meanwhile, callers of the batches before are notified.
+    async fn write(&mut self, batch: Vec<Job>) {
         let attempts =
             BatchAttempt { journal: &mut *self.journal, outage: &self.outage, stop: &self.stop };
         *lock(&self.at_work_since) = Some(Instant::now());
         // The statement is sent first, then callers are notified.
-        let (done, ()) = join(attempts.write(&batch), async { self.notifier.tell(before) }).await;
+        let done = {
+            let (writing, reporting) = (pin!(attempts.write(&batch)), pin!(self.reports.all()));
+            match select(writing, reporting).await {
+                Either::Left((done, _)) => done,
+                Either::Right(((), writing)) => writing.await,
+            }
+        };
         *lock(&self.at_work_since) = None;
         match done {
             Some(Ok(kept)) => {
                 self.answer_probes();
-                return Some(WrittenBatch { batch, kept });
+                self.reports.add(batch, kept);
             }
             Some(Err(error @ DatabaseError::UniqueViolation(_))) if batch.len() == 1 => {
-                self.notifier.refuse(batch, &error);
+                self.reports.notifier().refuse(batch, &error);
             }
             Some(Err(error)) => {
                 tracing::warn!(%error, n_runs = batch.len(), "appends isolated");
@@ -369,7 +370,6 @@ impl Writer {
             // Dropping the jobs reports the failure to their callers.
             None => {}
         }
-        None
     }
 
     fn isolate(&self, job: Job) {
@@ -479,54 +479,6 @@ fn probe_sql(dialect: &Dialect) -> String {
              select '', '', 0, 0, 0, '', '' where false)
          {touch}"
     )
-}
-
-/// Reports the result of a batch to callers, tails and other workers.
-#[derive(Clone)]
-pub(crate) struct CommitNotifier {
-    pub(crate) tails: Arc<LiveTails>,
-    pub(crate) publisher: Option<Publisher>,
-}
-
-impl CommitNotifier {
-    fn tell(&self, written: Option<WrittenBatch>) {
-        let Some(WrittenBatch { batch, kept }) = written else { return };
-        for (job, is_kept) in batch.into_iter().zip(kept) {
-            if is_kept {
-                self.tails.note_written(&job.tenant, &job.events, job.bytes);
-                let _ = job.answer.send(Ok(()));
-                if let Some(publisher) = &self.publisher {
-                    publisher.publish(job.run_id, job.rows);
-                }
-            } else {
-                self.tails.release(&job.run_id);
-                let conflict = job.conflict();
-                let _ = job.answer.send(Err(conflict));
-            }
-        }
-    }
-
-    fn refuse(&self, batch: Vec<Job>, error: &DatabaseError) {
-        for job in batch {
-            let run_id = job.run_id.clone();
-            let refusal = match error {
-                // A second end of a call or of the run: the writer of the first one owns it.
-                DatabaseError::UniqueViolation(index) => {
-                    tracing::warn!(%run_id, index, "append refused by a unique index");
-                    self.tails.release(&run_id);
-                    job.conflict()
-                }
-                DatabaseError::Unavailable(reason)
-                | DatabaseError::TooSlow(reason)
-                | DatabaseError::InvalidValue(reason)
-                | DatabaseError::Failed(reason) => {
-                    tracing::error!(%run_id, bytes = job.bytes, reason, "append rejected");
-                    JournalError::Rejected { run_id, reason: reason.clone() }
-                }
-            };
-            let _ = job.answer.send(Err(refusal));
-        }
-    }
 }
 
 #[cfg(test)]
