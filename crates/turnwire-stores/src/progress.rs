@@ -8,10 +8,7 @@ use std::{collections::HashMap, sync::Mutex};
 
 use turnwire_contract::{RunId, RunProgress};
 
-use crate::{
-    database::{DatabaseError, Dialect, Transaction, Value},
-    sync::lock,
-};
+use crate::sync::lock;
 
 /// The progress of the runs that are written here.
 #[derive(Debug, Default)]
@@ -49,28 +46,5 @@ impl SummaryColumns {
             n_failed_calls: progress.n_failed_calls.into(),
             is_waiting: progress.needs_input(),
         }
-    }
-
-    /// Stores the columns in the transaction of the append, by `worker`.
-    pub(crate) async fn store(
-        &self,
-        transaction: &mut dyn Transaction,
-        dialect: &Dialect,
-        run_id: &RunId,
-        worker: &str,
-    ) -> Result<(), DatabaseError> {
-        let sql = format!(
-            "update runs set tools = $2, n_calls = $3, n_failed_calls = $4, waiting_by = $5,
-                 changed_at = {} where id = $1",
-            dialect.now
-        );
-        let values = [
-            Value::Text(run_id.as_str()),
-            Value::Text(&self.tools),
-            Value::Integer(self.n_calls),
-            Value::Integer(self.n_failed_calls),
-            Value::OptionalText(self.is_waiting.then_some(worker)),
-        ];
-        transaction.query(&sql, &values).await.map(drop)
     }
 }

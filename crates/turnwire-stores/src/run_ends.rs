@@ -5,7 +5,7 @@
 use turnwire_contract::{RunEnd, RunId, TenantId};
 
 use crate::{
-    database::{DatabaseError, Dialect, Transaction, Value},
+    database::{DatabaseError, Dialect, RowsStatement, Transaction, Value},
     entries::EncodedEntries,
     failures::encode,
 };
@@ -22,58 +22,70 @@ pub(crate) async fn store(
     if runs.is_empty() {
         return Ok(());
     }
-    let end = format!(
+    if dialect.writes_in_with {
+        return store_in_one_statement(transaction, dialect, runs).await;
+    }
+    for statement in statements(dialect, runs)? {
+        statement.execute(transaction).await?;
+    }
+    Ok(())
+}
+
+fn update(zipped: &str, now: &str) -> String {
+    format!(
         "update runs set state = 'finished', outcome = zipped.c3, finished_at = {now}, worker = '',
              waiting_by = null, changed_at = {now}
          from {zipped}
-         where runs.tenant = zipped.c1 and runs.id = zipped.c2 and runs.state = 'active'
-         returning id, tenant, conversation_id",
-        zipped = dialect.zip(&["$1", "$2", "$3"]),
-        now = dialect.now
-    );
-    let tenants: Vec<&str> = runs.iter().map(|(tenant, _, _)| tenant.as_str()).collect();
-    let run_ids: Vec<&str> = runs.iter().map(|(_, run_id, _)| run_id.as_str()).collect();
-    let outcomes = runs.iter().map(|(_, _, ending)| encode(&ending.outcome));
-    let outcomes: Vec<String> = outcomes.collect::<Result<_, _>>()?;
-    let outcomes: Vec<&str> = outcomes.iter().map(String::as_str).collect();
-    let ends = [Value::Texts(&tenants), Value::Texts(&run_ids), Value::Texts(&outcomes)];
-    if dialect.writes_in_with {
-        return store_in_one_statement(transaction, dialect, &end, ends, runs).await;
+         where runs.tenant = zipped.c1 and runs.id = zipped.c2 and runs.state = 'active'"
+    )
+}
+
+/// Returns the statements of SQLite that do it. Each finds out by itself which runs are active, so that
+/// none of them waits for the result of another; the last one ends the runs.
+pub(crate) fn statements(
+    dialect: &'static Dialect,
+    runs: &[EndOfRun<'_>],
+) -> Result<Vec<RowsStatement>, DatabaseError> {
+    const ACTIVE: &str =
+        "runs on runs.tenant = zipped.c1 and runs.id = zipped.c2 and runs.state = 'active'";
+    let mut statements = Vec::new();
+    if runs.is_empty() {
+        return Ok(statements);
     }
-    let ended = transaction.query(&end, &ends).await?;
-    let ended: Vec<&str> = ended.iter().map(|row| row.text(0)).collect::<Result<_, _>>()?;
-    if ended.is_empty() {
-        return Ok(());
+    let added = AddedEntries::of(runs)?;
+    if !added.run_ids.is_empty() {
+        statements.push(RowsStatement::new::<4>(&added.rows(), |zipped| {
+            format!(
+                "insert into entries (tenant, run_id, conversation_id, id, entry)
+                 select runs.tenant, runs.id, runs.conversation_id, zipped.c3, zipped.c4
+                 from {zipped} join {ACTIVE} order by zipped.n"
+            )
+        })?);
     }
+    let ids: Vec<_> = runs.iter().map(|(tenant, run_id, _)| (tenant, run_id)).collect();
     for table in ["commands", "run_secrets"] {
-        let texts = dialect.texts("$1");
-        let gone = format!("delete from {table} where run_id in (select value from {texts})");
-        transaction.query(&gone, &[Value::Texts(&ended)]).await?;
+        statements.push(RowsStatement::new::<2>(&ids, |zipped| {
+            format!(
+                "delete from {table}
+                 where run_id in (select runs.id from {zipped} join {ACTIVE})"
+            )
+        })?);
     }
-    let added = AddedEntries::of(runs.iter().filter(|(_, id, _)| ended.contains(&id.as_str())))?;
-    if added.owners.is_empty() {
-        return Ok(());
-    }
-    let sql = format!(
-        "insert into entries (tenant, run_id, conversation_id, id, entry)
-         select runs.tenant, runs.id, runs.conversation_id, zipped.c2, zipped.c3
-         from {} join runs on runs.id = zipped.c1 order by zipped.n",
-        dialect.zip(&["$1", "$2", "$3"])
-    );
-    let (names, bodies) = (added.entries.names(), added.entries.bodies());
-    let values = [Value::Texts(&added.owners), Value::Texts(&names), Value::Texts(&bodies)];
-    transaction.query(&sql, &values).await.map(drop)
+    let outcomes = runs.iter().map(|(_, _, ending)| encode(&ending.outcome));
+    let ends =
+        ids.iter().zip(outcomes).map(|((tenant, run_id), outcome)| Ok((tenant, run_id, outcome?)));
+    let ends: Vec<_> = ends.collect::<Result<_, DatabaseError>>()?;
+    statements.push(RowsStatement::new::<3>(&ends, |zipped| update(zipped, dialect.now))?);
+    Ok(statements)
 }
 
 async fn store_in_one_statement(
     transaction: &mut dyn Transaction,
     dialect: &'static Dialect,
-    end: &str,
-    ends: [Value<'_>; 3],
     runs: &[EndOfRun<'_>],
 ) -> Result<(), DatabaseError> {
     let sql = format!(
-        "with ended as ({end}),
+        "with ended as ({update} returning id, tenant, conversation_id),
               gone as (delete from commands using ended
                        where commands.tenant = ended.tenant and commands.run_id = ended.id),
               wiped as (delete from run_secrets using ended
@@ -81,31 +93,48 @@ async fn store_in_one_statement(
                         and run_secrets.run_id = ended.id)
          insert into entries (tenant, run_id, conversation_id, id, entry)
          select ended.tenant, ended.id, ended.conversation_id, zipped.c2, zipped.c3
-         from {} join ended on ended.id = zipped.c1 order by zipped.n",
-        dialect.zip(&["$4", "$5", "$6"])
+         from {added} join ended on ended.id = zipped.c1 order by zipped.n",
+        update = update(&dialect.zip(&["$1", "$2", "$3"]), dialect.now),
+        added = dialect.zip(&["$4", "$5", "$6"])
     );
-    let added = AddedEntries::of(runs.iter())?;
+    let tenants: Vec<&str> = runs.iter().map(|(tenant, _, _)| tenant.as_str()).collect();
+    let run_ids: Vec<&str> = runs.iter().map(|(_, run_id, _)| run_id.as_str()).collect();
+    let outcomes = runs.iter().map(|(_, _, ending)| encode(&ending.outcome));
+    let outcomes: Vec<String> = outcomes.collect::<Result<_, _>>()?;
+    let outcomes: Vec<&str> = outcomes.iter().map(String::as_str).collect();
+    let added = AddedEntries::of(runs)?;
     let (names, bodies) = (added.entries.names(), added.entries.bodies());
-    let [tenants, run_ids, outcomes] = ends;
-    let owners = Value::Texts(&added.owners);
-    let values = [tenants, run_ids, outcomes, owners, Value::Texts(&names), Value::Texts(&bodies)];
-    transaction.query(&sql, &values).await.map(drop)
+    let lists: [&[&str]; 6] = [&tenants, &run_ids, &outcomes, &added.run_ids, &names, &bodies];
+    transaction.query(&sql, &lists.map(Value::Texts)).await.map(drop)
 }
 
 /// The entries that runs add, each with its run.
 struct AddedEntries<'a> {
-    owners: Vec<&'a str>,
+    tenants: Vec<&'a str>,
+    run_ids: Vec<&'a str>,
     entries: EncodedEntries,
 }
 
 impl<'a> AddedEntries<'a> {
-    fn of(runs: impl Iterator<Item = &'a EndOfRun<'a>> + Clone) -> Result<Self, DatabaseError> {
+    fn of(runs: &[EndOfRun<'a>]) -> Result<Self, DatabaseError> {
         let added = || {
-            runs.clone().flat_map(|(_, run_id, end)| {
-                end.entries.iter().map(|entry| (run_id.as_str(), entry))
+            runs.iter().flat_map(|(tenant, run_id, end)| {
+                end.entries.iter().map(|entry| (tenant.as_str(), run_id.as_str(), entry))
             })
         };
-        let owners = added().map(|(run_id, _)| run_id).collect();
-        Ok(Self { owners, entries: EncodedEntries::new(added().map(|(_, entry)| entry))? })
+        Ok(Self {
+            tenants: added().map(|(tenant, _, _)| tenant).collect(),
+            run_ids: added().map(|(_, run_id, _)| run_id).collect(),
+            entries: EncodedEntries::new(added().map(|(_, _, entry)| entry))?,
+        })
+    }
+
+    fn rows(&self) -> Vec<(&'a str, &'a str, &str, &str)> {
+        let owners = self.tenants.iter().zip(&self.run_ids);
+        let entries = self.entries.names().into_iter().zip(self.entries.bodies());
+        owners
+            .zip(entries)
+            .map(|((tenant, run), (name, body))| (*tenant, *run, name, body))
+            .collect()
     }
 }

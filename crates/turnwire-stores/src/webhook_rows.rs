@@ -1,13 +1,13 @@
 //! What an append stores for receivers of webhooks, in its own transaction.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use sha2::{Digest, Sha256};
 use turnwire_contract::{
     CallId, Event, RecordedEvent, RunId, Seq, TenantId, Timestamp, WebhookEvent, WebhookRoute,
 };
 
-use crate::database::{DatabaseError, Dialect, Transaction, Value};
+use crate::database::{DatabaseError, Dialect, RowsStatement, Transaction, Value};
 
 /// An event for one receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,35 +86,51 @@ pub(crate) async fn store(
     if deliveries.is_empty() {
         return Ok(());
     }
-    // A second row with the same ID in one statement is a conflict that PostgreSQL does not skip.
-    let mut ids = HashSet::new();
-    let new: Vec<&NewDelivery> =
-        deliveries.iter().copied().filter(|it| ids.insert(it.id.as_str())).collect();
-    let sql = format!(
+    let rows = columns_of(deliveries);
+    let column = |n: usize| rows.iter().filter_map(|row| row.get(n)).map(|text| &**text).collect();
+    let columns: [Vec<&str>; 7] = std::array::from_fn(column);
+    let values = columns.each_ref().map(|column| Value::Texts(column));
+    let sql = insert(&dialect.zip(&["$1", "$2", "$3", "$4", "$5", "$6", "$7"]));
+    transaction.query(&sql, &values).await.map(drop)
+}
+
+/// Returns the statement of SQLite that does it, if there is something to do.
+pub(crate) fn statement(
+    deliveries: &[&NewDelivery],
+) -> Result<Option<RowsStatement>, DatabaseError> {
+    let is_needed = !deliveries.is_empty();
+    is_needed.then(|| RowsStatement::new::<7>(&columns_of(deliveries), insert)).transpose()
+}
+
+fn insert(zipped: &str) -> String {
+    format!(
         "insert into webhook_deliveries
              (id, tenant, url, event, run_id, call_id, created_at, due_at, status)
          select zipped.c1, runs.tenant, zipped.c2, zipped.c3, runs.id, nullif(zipped.c5, ''),
              cast(zipped.c6 as bigint), cast(zipped.c6 as bigint), 'pending'
-         from {} join runs on runs.id = zipped.c4 and runs.tenant = zipped.c7
+         from {zipped} join runs on runs.id = zipped.c4 and runs.tenant = zipped.c7
          where runs.state = 'active'
-         on conflict (id) do nothing",
-        dialect.zip(&["$1", "$2", "$3", "$4", "$5", "$6", "$7"])
-    );
-    let times: Vec<String> = new.iter().map(|it| it.at.as_micros().to_string()).collect();
-    let column = |of: fn(&NewDelivery) -> &str| -> Vec<&str> {
-        new.iter().map(|delivery| of(delivery)).collect()
-    };
-    let columns = [
-        column(|it| &it.id),
-        column(|it| &it.url),
-        column(|it| it.event.as_str()),
-        column(|it| it.run_id.as_str()),
-        column(|it| it.call_id.as_ref().map_or("", CallId::as_str)),
-        times.iter().map(String::as_str).collect(),
-        column(|it| it.tenant.as_str()),
-    ];
-    let values: Vec<Value<'_>> = columns.iter().map(|column| Value::Texts(column)).collect();
-    transaction.query(&sql, &values).await.map(drop)
+         on conflict (id) do nothing"
+    )
+}
+
+/// Returns the columns of each, in the order of [`insert`]. A second row with the same ID in one
+/// statement is a conflict that PostgreSQL does not skip.
+fn columns_of<'a>(deliveries: &[&'a NewDelivery]) -> Vec<[Cow<'a, str>; 7]> {
+    let mut ids = HashSet::new();
+    let new = deliveries.iter().filter(|it| ids.insert(it.id.as_str()));
+    new.map(|it| {
+        [
+            Cow::from(&it.id),
+            it.url.as_str().into(),
+            it.event.as_str().into(),
+            it.run_id.as_str().into(),
+            it.call_id.as_ref().map_or("", CallId::as_str).into(),
+            it.at.as_micros().to_string().into(),
+            it.tenant.as_str().into(),
+        ]
+    })
+    .collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::Serialize;
 use turnwire_contract::{PoolUse, TenantId};
+
+use crate::failures::encode;
 
 mod library_dialect;
 mod postgres;
@@ -35,6 +38,20 @@ pub(crate) trait Database: Send + Sync {
     /// Executes one statement in its own transaction.
     async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError>;
 
+    /// Executes statements in one transaction. After a unique violation, nothing of it has happened.
+    async fn query_all(&self, statements: &[RowsStatement]) -> Result<(), DatabaseError> {
+        let mut transaction = self.begin().await?;
+        for statement in statements {
+            let done = statement.execute(&mut *transaction).await;
+            if let Err(DatabaseError::UniqueViolation(_)) = done {
+                transaction.rollback().await;
+                return done;
+            }
+            done?;
+        }
+        transaction.commit().await
+    }
+
     /// Returns the use of the connections.
     fn pool_use(&self) -> PoolUse {
         PoolUse::default()
@@ -57,6 +74,36 @@ pub(crate) trait Transaction: Send {
 
     /// Rolls back and keeps the connection if it is still usable, for expected refusals.
     async fn rollback(self: Box<Self>);
+}
+
+/// A statement of SQLite about any number of rows. It names them `zipped`, with the columns `n` (which
+/// counts them from 1), `c1`, `c2`, …
+#[derive(Debug)]
+pub(crate) struct RowsStatement {
+    /// With one parameter: the rows, as a JSON array of arrays.
+    sql: String,
+    rows: String,
+}
+
+impl RowsStatement {
+    /// Creates the statement that `sql` makes of the table of `rows`, each with `N` columns.
+    pub(crate) fn new<const N: usize>(
+        rows: &impl Serialize,
+        sql: impl FnOnce(&str) -> String,
+    ) -> Result<Self, DatabaseError> {
+        let columns: Vec<String> = (0..N).map(|n| format!("value ->> {n} as c{}", n + 1)).collect();
+        let columns = columns.join(", ");
+        let zipped = format!("(select key + 1 as n, {columns} from json_each($1)) as zipped");
+        Ok(Self { sql: sql(&zipped), rows: encode(rows)? })
+    }
+
+    /// Executes it in a transaction of several steps.
+    pub(crate) async fn execute(
+        &self,
+        transaction: &mut dyn Transaction,
+    ) -> Result<(), DatabaseError> {
+        transaction.query(&self.sql, &[Value::Text(&self.rows)]).await.map(drop)
+    }
 }
 
 /// A statement parameter.

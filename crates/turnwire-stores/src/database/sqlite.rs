@@ -15,8 +15,8 @@ use sqlx::{
 };
 
 use super::{
-    Column, Database, DatabaseError, Dialect, PoolUse, Row, STATEMENT_TIMEOUT, Transaction, Value,
-    library_dialect, pool_use_of,
+    Column, Database, DatabaseError, Dialect, PoolUse, Row, RowsStatement, STATEMENT_TIMEOUT,
+    Transaction, Value, library_dialect, pool_use_of,
 };
 
 /// How long to wait for a write lock of another process.
@@ -59,6 +59,14 @@ static DIALECT: Dialect = Dialect {
     },
 };
 
+/// Page cache of the writer: 16 MB, as negative KB. Every active run appends to a page of its own, so
+/// the usual 2 MB are read again and again with more than a few hundred runs.
+const WRITER_CACHE: &str = "-16384";
+
+/// Pages in the write-ahead log before they are copied to the file: 16 MB. Meanwhile a page that many
+/// commits have changed is copied once.
+const PAGES_BEFORE_CHECKPOINT: &str = "4096";
+
 /// One database file, or one database in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct SqliteDatabase {
@@ -80,7 +88,11 @@ impl SqliteDatabase {
             // Commits survive a power failure.
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY_TIMEOUT);
-        let writing = pool(1).connect_with(options.clone()).await.map_err(failed)?;
+        let of_writer = options
+            .clone()
+            .pragma("cache_size", WRITER_CACHE)
+            .pragma("wal_autocheckpoint", PAGES_BEFORE_CHECKPOINT);
+        let writing = pool(1).connect_with(of_writer).await.map_err(failed)?;
         migrate(&writing).await?;
         let reading = pool(4).connect_with(options.read_only(true)).await.map_err(failed)?;
         Ok(Self { writing, reading, _anchor: None })
@@ -155,6 +167,27 @@ impl Database for SqliteDatabase {
             drop(connection.detach());
         }
         rows?.iter().map(read).collect()
+    }
+
+    /// One text with all statements: each on its own would be a way to the thread of the connection and
+    /// back, on which the caller waits in line with everything else that the process does.
+    async fn query_all(&self, statements: &[RowsStatement]) -> Result<(), DatabaseError> {
+        let connection = self.writing.acquire().await.map_err(failed)?;
+        let mut transaction = SqliteTransaction(Some(connection));
+        let numbered =
+            |(statement, n): (&RowsStatement, usize)| statement.sql.replace("$1", &format!("${n}"));
+        let all: Vec<String> = statements.iter().zip(1..).map(numbered).collect();
+        let script = format!("begin immediate; {}; commit", all.join("; "));
+        let values: Vec<Value<'_>> =
+            statements.iter().map(|statement| Value::Text(&statement.rows)).collect();
+        let done = bound(&script, &values).execute(transaction.connection()?).await;
+        let done = done.map(drop).map_err(failed);
+        match &done {
+            Ok(()) => transaction.0 = None,
+            Err(error) if error.is_transient() => {}
+            Err(_) => Box::new(transaction).rollback().await,
+        }
+        done
     }
 
     /// Checkpoints the write-ahead log, so that a copy of the file is a copy of the database.

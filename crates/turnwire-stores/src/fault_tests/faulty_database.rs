@@ -4,7 +4,7 @@
 //! and hours pass in milliseconds, deterministically.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs,
     future::pending,
     path::Path,
@@ -98,9 +98,10 @@ impl Faults {
         let mut runs = lock(&self.runs);
         let names_victim = concerns.iter().any(|text| text == VICTIM);
         let is_it = names_victim || concerns.iter().any(|text| runs.contains(text));
-        let mut named = concerns.iter().filter(|text| text.starts_with("run_"));
-        if let (true, Some(run_id), None) = (names_victim, named.next(), named.next()) {
-            runs.insert(run_id.clone());
+        let named: BTreeSet<&String> =
+            concerns.iter().filter(|text| text.starts_with("run_")).collect();
+        if let (true, Some(run_id), 1) = (names_victim, named.first(), named.len()) {
+            runs.insert((*run_id).clone());
         }
         is_it
     }
@@ -179,6 +180,12 @@ fn name_of(sql: &str) -> String {
 
 fn texts_of(values: &[Value<'_>]) -> Vec<String> {
     let texts = values.iter().flat_map(|value| match value {
+        // Rows of one statement.
+        Value::Text(text) if text.starts_with("[[") => {
+            let rows: Vec<Vec<serde_json::Value>> = serde_json::from_str(text).expect("rows");
+            let texts = rows.iter().flatten().filter_map(serde_json::Value::as_str);
+            texts.map(str::to_owned).collect()
+        }
         Value::Text(text) | Value::OptionalText(Some(text)) => vec![(*text).to_owned()],
         Value::Tenant(tenant) => vec![tenant.as_str().to_owned()],
         Value::Texts(texts) => texts.iter().map(|text| (*text).to_owned()).collect(),
