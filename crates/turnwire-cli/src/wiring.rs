@@ -364,15 +364,17 @@ fn kept_in(store: Option<&Store>) -> EngineParts {
             ..EngineParts::default()
         };
     };
+    // One `Arc`, so that the engine sees that it is one store.
+    let store = Arc::new(store.clone());
     EngineParts {
-        journal: Arc::new(store.clone()),
-        store: Arc::new(store.clone()),
-        blobs: Arc::new(store.clone()),
-        shares: Arc::new(store.clone()),
-        api_keys: Arc::new(store.clone()),
-        audit: Arc::new(store.clone()),
-        usage: Some(Arc::new(store.clone())),
-        workers: Arc::new(store.clone()),
+        journal: store.clone(),
+        store: store.clone(),
+        blobs: store.clone(),
+        shares: store.clone(),
+        api_keys: store.clone(),
+        audit: store.clone(),
+        usage: Some(store.clone()),
+        workers: store,
         ..EngineParts::default()
     }
 }

@@ -5,7 +5,7 @@
 use std::{
     any::Any,
     collections::{BTreeMap, HashMap},
-    fmt,
+    fmt, ptr,
     sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
 };
@@ -161,6 +161,16 @@ pub(crate) struct FixedParts {
     pub(crate) clock_and_ids: Arc<ClockAndIds>,
     pub(crate) heartbeat: Duration,
     pub(crate) sampler: Option<Sampler>,
+}
+
+impl FixedParts {
+    /// Whether the store of the runs is their journal and their blob store as well, and so deletes all
+    /// of a run at once.
+    fn are_one_store(&self) -> bool {
+        let store = Arc::as_ptr(&self.store);
+        ptr::addr_eq(store, Arc::as_ptr(&self.journal))
+            && ptr::addr_eq(store, Arc::as_ptr(&self.blobs))
+    }
 }
 
 impl fmt::Debug for FixedParts {
@@ -457,9 +467,13 @@ impl Runs {
     /// Deletes a finished run with all events. Its entries in a conversation stay.
     pub async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), DeleteError> {
         self.wait_until_run_is_persisted(tenant, run_id).await;
-        self.0.parts.store.delete(tenant, run_id).await?;
-        self.0.parts.blobs.delete(tenant, run_id).await?;
-        Ok(self.0.parts.journal.delete(tenant, run_id).await?)
+        let parts = &self.0.parts;
+        parts.store.delete(tenant, run_id).await?;
+        if parts.are_one_store() {
+            return Ok(());
+        }
+        parts.blobs.delete(tenant, run_id).await?;
+        Ok(parts.journal.delete(tenant, run_id).await?)
     }
 
     /// Returns the record of a run.

@@ -45,8 +45,7 @@ pub(crate) async fn delete(
     dialect: &'static Dialect,
     runs: &[RunKey],
 ) -> Result<(), DatabaseError> {
-    let mut runs = Batch { transaction, dialect, runs: runs.to_vec() };
-    for table in [
+    const TABLES: [&str; 7] = [
         "run_events",
         "blobs",
         "commands",
@@ -54,12 +53,16 @@ pub(crate) async fn delete(
         "run_secrets",
         "shares",
         "webhook_deliveries",
-    ] {
-        runs.ask(&format!("delete from {table} where (tenant, run_id) in"), "").await?;
-    }
-    let hide = "update runs set state = 'hidden', request = '', outcome = null, worker = ''
-                where (tenant, id) in";
-    runs.ask(hide, "").await?;
+    ];
+    let mut runs = Batch { transaction, dialect, runs: runs.to_vec() };
+    let mut changes =
+        TABLES.map(|table| format!("delete from {table} where (tenant, run_id) in")).to_vec();
+    changes.push(
+        "update runs set state = 'hidden', request = '', outcome = null, worker = ''
+         where (tenant, id) in"
+            .to_owned(),
+    );
+    runs.change(&changes).await?;
     runs.delete_unreferenced().await
 }
 
@@ -101,11 +104,35 @@ struct Batch<'a> {
 impl Batch<'_> {
     /// Executes a statement about all runs of the batch: `{before} (…) {after}`.
     async fn ask(&mut self, before: &str, after: &str) -> Result<Vec<Row>, DatabaseError> {
-        let zipped = self.dialect.zip(&["$1", "$2"]);
-        let sql = format!("{before} (select zipped.c1, zipped.c2 from {zipped}) {after}");
+        let sql = format!("{before} {} {after}", self.keys());
+        self.query(&sql).await
+    }
+
+    /// Executes statements about all runs of the batch, `{before} (…)`, in one go. No two of them
+    /// concern the same row.
+    async fn change(&mut self, befores: &[impl AsRef<str>]) -> Result<(), DatabaseError> {
+        let keys = self.keys();
+        let all: Vec<String> =
+            befores.iter().map(|before| format!("{} {keys}", before.as_ref())).collect();
+        let sql = match all.split_last() {
+            Some((last, others)) if self.dialect.writes_in_with => {
+                let others: Vec<String> =
+                    others.iter().zip(1..).map(|(sql, n)| format!("t{n} as ({sql})")).collect();
+                format!("with {} {last}", others.join(", "))
+            }
+            _ => all.join("; "),
+        };
+        self.query(&sql).await.map(drop)
+    }
+
+    fn keys(&self) -> String {
+        format!("(select zipped.c1, zipped.c2 from {})", self.dialect.zip(&["$1", "$2"]))
+    }
+
+    async fn query(&mut self, sql: &str) -> Result<Vec<Row>, DatabaseError> {
         let tenants: Vec<&str> = self.runs.iter().map(|run| run.tenant.as_str()).collect();
         let run_ids: Vec<&str> = self.runs.iter().map(|run| run.run_id.as_str()).collect();
-        self.transaction.query(&sql, &[Value::Texts(&tenants), Value::Texts(&run_ids)]).await
+        self.transaction.query(sql, &[Value::Texts(&tenants), Value::Texts(&run_ids)]).await
     }
 
     /// Deletes hidden runs that no run continues, then those that only these continued, and so on
@@ -130,10 +157,9 @@ impl Batch<'_> {
             self.runs = gone.iter().map(run_key).collect::<Result<_, _>>()?;
             let entries = "delete from entries where conversation_id is null
                            and run_id is not null and (tenant, run_id) in";
-            self.ask(entries, "").await?;
-            let shared = "update entries set run_id = null
-                          where run_id is not null and (tenant, run_id) in";
-            self.ask(shared, "").await?;
+            let shared = "update entries set run_id = null where conversation_id is not null
+                          and run_id is not null and (tenant, run_id) in";
+            self.change(&[entries, shared]).await?;
             self.go_up(&gone, blocked)?;
         }
         Ok(())

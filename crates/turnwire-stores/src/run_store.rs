@@ -120,7 +120,9 @@ impl RunRecords for Store {
     }
 
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
-        self.delete_run(tenant, run_id).await
+        self.delete_run(tenant, run_id).await?;
+        self.0.tails.delete(tenant, run_id);
+        Ok(())
     }
 
     async fn force_end(

@@ -93,7 +93,9 @@ pub trait RunRecords: Send + Sync {
         entries: Vec<Entry>,
     ) -> Result<(), StoreError>;
 
-    /// Deletes a finished run. The entries that it added to a conversation are kept.
+    /// Deletes a finished run. The entries that it added to a conversation are kept. A store that is
+    /// also a [`Journal`](crate::Journal) and a [`BlobStore`](crate::BlobStore) deletes its events and
+    /// blobs with it.
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError>;
 
     /// Ends a run whose journal cannot be decoded: appends the final event after whatever is there,

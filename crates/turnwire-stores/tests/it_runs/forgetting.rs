@@ -1,12 +1,15 @@
 //! What is forgotten is gone: from every table, and for ever.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should fall over")]
 
-use std::{process::Command, time::Duration};
+use std::{process::Command, sync::Arc, time::Duration};
 
 use turnwire_contract::{
-    BlobStore, CallId, Commands, Conversations, Entries, Entry, Item, NewRun, RequestKey,
-    RunCommand, RunId, RunOutcome, RunRecords, StoreError, TenantId,
+    BlobStore, CallId, Commands, Conversations, Entries, Entry, Item, Journal, JournalError,
+    NewRun, RequestKey, RunCommand, RunId, RunOutcome, RunRecords, RunRequest, Seq, StoreError,
+    TenantId,
 };
+use turnwire_engine::{EngineParts, Runs};
+use turnwire_models::{Scripted, Turn};
 use turnwire_stores::Store;
 
 use crate::support::{Backend, entries, run, run_after, run_in, tenant};
@@ -290,5 +293,35 @@ async fn many_runs_are_deleted_at_once() {
             assert!(is_right, "{tenant} {id}");
         }
         assert_eq!(backend.ask("select id from runs").await, ["run_many_active"]);
+    }
+}
+
+/// C25: a run that an engine deletes is gone from every table, and cannot be read, whether the
+/// engine knows that its runs, events and blobs are in one store or not.
+#[tokio::test]
+async fn an_engine_deletes_all_of_a_run() {
+    for backend in Backend::all() {
+        for is_one_store in [true, false] {
+            let store = Arc::new(backend.store().await);
+            let another = || if is_one_store { store.clone() } else { Arc::new((*store).clone()) };
+            let engine = Runs::new(EngineParts {
+                any_model: Some(Arc::new(Scripted::new([Turn::new().text("Done.")]))),
+                journal: another(),
+                store: another(),
+                blobs: another(),
+                workers: another(),
+                ..EngineParts::default()
+            });
+            let run = engine.start(RunRequest::new("m", vec![Item::user("?")])).await.unwrap();
+            run.outcome().await;
+            let text = "text".to_owned();
+            store.put(&TenantId::default(), run.id(), &"blob_1".into(), text).await.unwrap();
+            engine.delete(&TenantId::default(), run.id()).await.unwrap();
+            for table in ["runs", "run_events", "blobs", "entries"] {
+                assert_eq!(backend.count(table).await, 0, "{table} {is_one_store}");
+            }
+            let read = store.read(&TenantId::default(), run.id(), Seq::START).await.map(drop);
+            assert!(matches!(read, Err(JournalError::NotFound(_))), "{is_one_store} {read:?}");
+        }
     }
 }
