@@ -10,7 +10,8 @@
 //!
 //! They use `sse_reader` to parse frames, `lenient_json` to parse their content, `logprobs` for log
 //! probabilities, `translator` to drive an adapter's stream, `provider_error` to classify errors,
-//! `reported_cost` for what a provider charged, and `http` to send requests. [`probe`] checks whether a provider can be reached.
+//! `reported_cost` for what a provider charged, `request_fields` for optional fields of requests, and
+//! `http` to send them. [`probe`] checks whether a provider can be reached.
 //!
 //! Adapters only translate. They do not retry, set no timeouts of their own, and never panic on
 //! input. [`upstreams`] alone asks another upstream, as long as nothing was answered.
@@ -23,12 +24,12 @@ mod http;
 pub mod json_schema_calls;
 mod lenient_json;
 mod logprobs;
-mod openai_fields;
 pub mod openai_responses;
 mod priced;
 pub mod probe;
 mod provider_error;
 mod reported_cost;
+mod request_fields;
 pub mod scripted;
 mod secret;
 mod sse_reader;

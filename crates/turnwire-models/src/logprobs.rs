@@ -12,11 +12,8 @@ const PRECISION: f64 = 1e9;
 pub(crate) struct LogprobBody {
     #[serde(default)]
     token: String,
-    #[serde(default)]
     logprob: Option<f64>,
-    #[serde(default)]
     bytes: Option<Vec<u8>>,
-    #[serde(default)]
     top_logprobs: Option<Vec<LogprobBody>>,
 }
 

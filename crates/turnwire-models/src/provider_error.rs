@@ -299,9 +299,7 @@ fn word(value: &Value) -> String {
 
 #[derive(Deserialize)]
 struct ErrorBody {
-    #[serde(default)]
     error: Option<Value>,
-    #[serde(default)]
     object: Option<Value>,
     #[serde(flatten)]
     fields: ErrorFields,
@@ -318,17 +316,12 @@ impl ErrorBody {
 
 #[derive(Default, Deserialize)]
 struct ErrorFields {
-    #[serde(default)]
     message: Option<Value>,
-    #[serde(default)]
     detail: Option<Value>,
     #[serde(default, rename = "type")]
     kind: Option<Value>,
-    #[serde(default)]
     code: Option<Value>,
-    #[serde(default)]
     status: Option<Value>,
-    #[serde(default)]
     error_type: Option<Value>,
     #[serde(default, rename = "innererror")]
     inner_error: Option<Value>,

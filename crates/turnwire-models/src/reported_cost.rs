@@ -17,12 +17,9 @@ const MAX_NANOS: u128 = 1_000_000 * 1_000_000_000;
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct ReportedCost {
     /// What the provider charges.
-    #[serde(default)]
     cost: Option<Value>,
     /// Whether the operator pays the provider behind the gateway, with a key of his own.
-    #[serde(default)]
     is_byok: Option<Value>,
-    #[serde(default)]
     cost_details: Option<Value>,
 }
 

@@ -4,13 +4,16 @@
 //! it rejects empty text.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use turnwire_contract::{
     Content, Generation, Image, Item, Parameter, Prompt, Role, ToolChoice, ToolKind, ToolSpec,
 };
 
 use super::{REDACTED_SEAL, SIGNATURE_SEAL};
-use crate::custom_tools::wrapped;
+use crate::{
+    custom_tools::wrapped,
+    request_fields::{set_fields, set_object},
+};
 
 /// Parameters that the API supports.
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -39,20 +42,8 @@ pub(super) struct RequestBody<'a> {
     messages: Vec<Message<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<Choice<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking: Option<Thinking>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output_config: Option<OutputConfig<'a>>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    stop_sequences: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<Metadata<'a>>,
+    #[serde(flatten)]
+    options: Map<String, Value>,
 }
 
 impl<'a> RequestBody<'a> {
@@ -60,7 +51,6 @@ impl<'a> RequestBody<'a> {
     pub(super) fn new(prompt: &'a Prompt, model: Option<&'a str>) -> Self {
         let generation = &prompt.generation;
         let effort = Effort::of(generation);
-        let choice = || Choice::of(&prompt.tool_choice, prompt.parallel_tool_calls);
         Self {
             model: model.unwrap_or(&prompt.model),
             max_tokens: generation.max_output_tokens.unwrap_or_else(|| effort.usual_max_tokens()),
@@ -68,15 +58,28 @@ impl<'a> RequestBody<'a> {
             system: system_of(prompt),
             messages: messages_of(&prompt.items),
             tools: prompt.tools.iter().map(|tool| Tool::of(tool)).collect(),
-            tool_choice: (!prompt.tools.is_empty()).then(choice),
-            temperature: generation.temperature,
-            top_p: generation.top_p,
-            thinking: effort.thinking(generation.reasoning_summary.is_some()),
-            output_config: OutputConfig::of(&effort, generation),
-            stop_sequences: &generation.stop,
-            metadata: generation.safety_identifier.as_deref().map(|user_id| Metadata { user_id }),
+            options: options_of(prompt, effort),
         }
     }
+}
+
+fn options_of(prompt: &Prompt, effort: Effort<'_>) -> Map<String, Value> {
+    let generation = &prompt.generation;
+    let choice = || choice_of(&prompt.tool_choice, prompt.parallel_tool_calls);
+    let schema = generation.answer_schema.as_ref();
+    let user = generation.safety_identifier.as_ref();
+    set_fields(json!({
+        "tool_choice": (!prompt.tools.is_empty()).then(choice),
+        "temperature": generation.temperature,
+        "top_p": generation.top_p,
+        "thinking": effort.thinking(generation.reasoning_summary.is_some()),
+        "output_config": set_object(json!({
+            "effort": effort.word(),
+            "format": schema.map(|schema| json!({ "type": "json_schema", "schema": schema })),
+        })),
+        "stop_sequences": (!generation.stop.is_empty()).then_some(&generation.stop),
+        "metadata": user.map(|user| json!({ "user_id": user })),
+    }))
 }
 
 fn system_of(prompt: &Prompt) -> Option<String> {
@@ -236,28 +239,14 @@ impl<'a> Tool<'a> {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Choice<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    disable_parallel_tool_use: Option<bool>,
-}
-
-impl<'a> Choice<'a> {
-    fn of(choice: &'a ToolChoice, parallel: bool) -> Self {
-        let disable_parallel_tool_use = Some(!parallel);
-        match choice {
-            ToolChoice::Auto => Self { kind: "auto", name: None, disable_parallel_tool_use },
-            ToolChoice::Required => Self { kind: "any", name: None, disable_parallel_tool_use },
-            ToolChoice::Named { name } => {
-                Self { kind: "tool", name: Some(name), disable_parallel_tool_use }
-            }
-            ToolChoice::None => Self { kind: "none", name: None, disable_parallel_tool_use: None },
-        }
-    }
+fn choice_of(choice: &ToolChoice, parallel: bool) -> Map<String, Value> {
+    let (kind, name) = match choice {
+        ToolChoice::Auto => ("auto", None),
+        ToolChoice::Required => ("any", None),
+        ToolChoice::Named { name } => ("tool", Some(name)),
+        ToolChoice::None => return set_fields(json!({ "type": "none" })),
+    };
+    set_fields(json!({ "type": kind, "name": name, "disable_parallel_tool_use": !parallel }))
 }
 
 /// Reasoning effort. Newer Claude models take a word, older ones a number of tokens.
@@ -279,13 +268,23 @@ impl<'a> Effort<'a> {
     }
 
     /// Some Claude models return no reasoning text unless `display` is set.
-    fn thinking(self, shown: bool) -> Option<Thinking> {
+    fn thinking(self, shown: bool) -> Option<Map<String, Value>> {
         let display = shown.then_some("summarized");
+        let thinking = match self {
+            Self::NotSaid => return None,
+            Self::Off => json!({ "type": "disabled" }),
+            Self::Budget(tokens) => {
+                json!({ "type": "enabled", "budget_tokens": tokens, "display": display })
+            }
+            Self::Word(_) => json!({ "type": "adaptive", "display": display }),
+        };
+        Some(set_fields(thinking))
+    }
+
+    fn word(self) -> Option<&'a str> {
         match self {
-            Self::NotSaid => None,
-            Self::Off => Some(Thinking::Disabled),
-            Self::Budget(budget_tokens) => Some(Thinking::Enabled { budget_tokens, display }),
-            Self::Word(_) => Some(Thinking::Adaptive { display }),
+            Self::Word(word) => Some(word),
+            Self::NotSaid | Self::Off | Self::Budget(_) => None,
         }
     }
 
@@ -296,53 +295,6 @@ impl<'a> Effort<'a> {
             Self::NotSaid | Self::Off | Self::Word(_) => DEFAULT_MAX_TOKENS,
         }
     }
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Thinking {
-    Adaptive {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        display: Option<&'static str>,
-    },
-    Enabled {
-        budget_tokens: u32,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        display: Option<&'static str>,
-    },
-    Disabled,
-}
-
-#[derive(Debug, Serialize)]
-struct Metadata<'a> {
-    user_id: &'a str,
-}
-
-#[derive(Debug, Serialize)]
-struct OutputConfig<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effort: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Format<'a>>,
-}
-
-impl<'a> OutputConfig<'a> {
-    fn of(effort: &Effort<'a>, generation: &'a Generation) -> Option<Self> {
-        let effort = match effort {
-            Effort::Word(word) => Some(*word),
-            Effort::NotSaid | Effort::Off | Effort::Budget(_) => None,
-        };
-        let schema = generation.answer_schema.as_ref();
-        let format = schema.map(|schema| Format { kind: "json_schema", schema });
-        (effort.is_some() || format.is_some()).then_some(Self { effort, format })
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct Format<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    schema: &'a Value,
 }
 
 #[cfg(test)]

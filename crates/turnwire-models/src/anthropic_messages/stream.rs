@@ -200,7 +200,6 @@ pub(super) enum MessageEvent {
     },
     MessageDelta {
         delta: MessageEnd,
-        #[serde(default)]
         usage: Option<UsageBody>,
     },
     MessageStop,
@@ -215,13 +214,11 @@ pub(super) enum MessageEvent {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct MessageHead {
-    #[serde(default)]
     usage: Option<UsageBody>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct MessageEnd {
-    #[serde(default)]
     stop_reason: Option<String>,
 }
 
@@ -229,7 +226,6 @@ pub(super) struct MessageEnd {
 struct WholeMessage {
     content: Vec<Block>,
     stop_reason: Option<String>,
-    #[serde(default)]
     usage: Option<UsageBody>,
 }
 
@@ -287,13 +283,9 @@ fn annotation_of(mut citation: Map<String, Value>) -> Option<Annotation> {
 #[derive(Debug, Default, Deserialize)]
 #[expect(clippy::struct_field_names, reason = "the provider's own names")]
 pub(super) struct UsageBody {
-    #[serde(default)]
     input_tokens: Option<u64>,
-    #[serde(default)]
     cache_read_input_tokens: Option<u64>,
-    #[serde(default)]
     cache_creation_input_tokens: Option<u64>,
-    #[serde(default)]
     output_tokens: Option<u64>,
 }
 

@@ -13,20 +13,15 @@ use turnwire_contract::ModelPart;
 /// A delta of a call, as sent by servers.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct CallDelta {
-    #[serde(default)]
     pub(super) index: Option<i64>,
-    #[serde(default)]
     pub(super) id: Option<String>,
-    #[serde(default)]
     pub(super) function: Option<FunctionDelta>,
-    #[serde(default)]
     pub(super) custom: Option<FunctionDelta>,
 }
 
 /// The function in a delta, or the custom tool, whose arguments are in `input`.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct FunctionDelta {
-    #[serde(default)]
     pub(super) name: Option<String>,
     #[serde(default, alias = "input")]
     pub(super) arguments: Option<Value>,

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use turnwire_contract::{
     Content, Generation, Image, InputFormat, Item, Parameter, Prompt, Role, ToolChoice, ToolKind,
     ToolSpec,
 };
 
-use crate::openai_fields::SharedFields;
+use crate::request_fields::{schema_fields, set_fields, shared_fields};
 
 /// Parameters that OpenAI supports in this API. The setting `unsupported_parameters` excludes those
 /// that a server rejects.
@@ -43,67 +43,49 @@ pub(super) struct RequestBody<'a> {
     model: &'a str,
     messages: Vec<Message<'a>>,
     stream: bool,
-    stream_options: StreamOptions,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<Choice<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parallel_tool_calls: Option<bool>,
-    // Deprecated by OpenAI in favour of `max_completion_tokens`, which few compatible servers
-    // support. OpenAI itself is used through the Responses adapter.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_tokens: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_effort: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response_format: Option<ResponseFormat<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    verbosity: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    logprobs: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_logprobs: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    frequency_penalty: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    presence_penalty: Option<f64>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    stop: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seed: Option<i64>,
     #[serde(flatten)]
-    shared: SharedFields<'a>,
+    options: Map<String, Value>,
 }
 
 impl<'a> RequestBody<'a> {
     /// Builds a request for `model`, or for the model in the prompt.
     pub(super) fn new(prompt: &'a Prompt, model: Option<&'a str>) -> Self {
-        let generation = &prompt.generation;
-        let has_tools = !prompt.tools.is_empty();
-        let top_logprobs = generation.top_logprobs.filter(|n| *n > 0);
         Self {
             model: model.unwrap_or(&prompt.model),
             messages: messages_of(prompt),
             stream: true,
-            stream_options: StreamOptions { include_usage: true },
             tools: prompt.tools.iter().map(|tool| Tool::of(tool)).collect(),
-            tool_choice: has_tools.then(|| Choice::of(&prompt.tool_choice, &prompt.tools)),
-            parallel_tool_calls: has_tools.then_some(prompt.parallel_tool_calls),
-            max_tokens: generation.max_output_tokens,
-            reasoning_effort: generation.reasoning_effort.as_deref(),
-            response_format: ResponseFormat::of(generation),
-            verbosity: generation.verbosity.as_deref(),
-            // OpenAI rejects `top_logprobs` without `logprobs`.
-            logprobs: (generation.logprobs || top_logprobs.is_some()).then_some(true),
-            top_logprobs,
-            frequency_penalty: generation.frequency_penalty,
-            presence_penalty: generation.presence_penalty,
-            stop: &generation.stop,
-            seed: generation.seed,
-            shared: SharedFields::of(generation),
+            options: options_of(prompt),
         }
     }
+}
+
+fn options_of(prompt: &Prompt) -> Map<String, Value> {
+    let generation = &prompt.generation;
+    let has_tools = !prompt.tools.is_empty();
+    let top_logprobs = generation.top_logprobs.filter(|n| *n > 0);
+    let mut options = set_fields(json!({
+        "stream_options": { "include_usage": true },
+        "tool_choice": has_tools.then(|| choice_of(&prompt.tool_choice, &prompt.tools)),
+        "parallel_tool_calls": has_tools.then_some(prompt.parallel_tool_calls),
+        // Deprecated by OpenAI in favour of `max_completion_tokens`, which few compatible servers
+        // support. OpenAI itself is used through the Responses adapter.
+        "max_tokens": generation.max_output_tokens,
+        "reasoning_effort": generation.reasoning_effort,
+        "response_format": response_format(generation),
+        "verbosity": generation.verbosity,
+        // OpenAI rejects `top_logprobs` without `logprobs`.
+        "logprobs": (generation.logprobs || top_logprobs.is_some()).then_some(true),
+        "top_logprobs": top_logprobs,
+        "frequency_penalty": generation.frequency_penalty,
+        "presence_penalty": generation.presence_penalty,
+        "stop": (!generation.stop.is_empty()).then_some(&generation.stop),
+        "seed": generation.seed,
+    }));
+    options.extend(shared_fields(generation));
+    options
 }
 
 fn messages_of(prompt: &Prompt) -> Vec<Message<'_>> {
@@ -189,11 +171,6 @@ impl<'a> Writer<'a> {
         let content = UserContent::Parts(std::iter::once(note).chain(pictures).collect());
         self.messages.push(Message::User { content });
     }
-}
-
-#[derive(Debug, Serialize)]
-struct StreamOptions {
-    include_usage: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -304,7 +281,7 @@ impl<'a> Tool<'a> {
     fn of(tool: &'a ToolSpec) -> Self {
         let ToolSpec { name, description, parameters, strict, format, kind, .. } = tool;
         if *kind == ToolKind::Custom {
-            let format = format.as_ref().map(CustomFormat::of);
+            let format = format.as_ref().map(custom_format);
             return Self::Custom { custom: Custom { name, description, format } };
         }
         let function = Function { name, description, parameters, strict: *strict };
@@ -326,101 +303,40 @@ struct Custom<'a> {
     name: &'a str,
     description: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<CustomFormat<'a>>,
+    format: Option<Value>,
 }
 
 /// The grammar is nested one level deeper than in the Responses API.
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum CustomFormat<'a> {
-    Text,
-    Grammar { grammar: Grammar<'a> },
+fn custom_format(format: &InputFormat) -> Value {
+    match format {
+        InputFormat::Text => json!({ "type": "text" }),
+        InputFormat::Grammar { syntax, definition } => {
+            let grammar = json!({ "syntax": syntax, "definition": definition });
+            json!({ "type": "grammar", "grammar": grammar })
+        }
+    }
 }
 
-impl<'a> CustomFormat<'a> {
-    fn of(format: &'a InputFormat) -> Self {
-        match format {
-            InputFormat::Text => Self::Text,
-            InputFormat::Grammar { syntax, definition } => {
-                Self::Grammar { grammar: Grammar { syntax, definition } }
+fn choice_of(choice: &ToolChoice, tools: &[Arc<ToolSpec>]) -> Value {
+    match choice {
+        ToolChoice::Auto => json!("auto"),
+        ToolChoice::None => json!("none"),
+        ToolChoice::Required => json!("required"),
+        ToolChoice::Named { name } => {
+            let is_it = |tool: &&Arc<ToolSpec>| tool.name == *name;
+            match tools.iter().find(is_it).map(|tool| tool.kind) {
+                Some(ToolKind::Custom) => json!({ "type": "custom", "custom": { "name": name } }),
+                _ => json!({ "type": "function", "function": { "name": name } }),
             }
         }
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Grammar<'a> {
-    syntax: &'a str,
-    definition: &'a str,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Choice<'a> {
-    Mode(&'static str),
-    Named(NamedTool<'a>),
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum NamedTool<'a> {
-    Function { function: ToolName<'a> },
-    Custom { custom: ToolName<'a> },
-}
-
-impl<'a> Choice<'a> {
-    fn of(choice: &'a ToolChoice, tools: &[Arc<ToolSpec>]) -> Self {
-        match choice {
-            ToolChoice::Auto => Self::Mode("auto"),
-            ToolChoice::None => Self::Mode("none"),
-            ToolChoice::Required => Self::Mode("required"),
-            ToolChoice::Named { name } => {
-                let is_it = |tool: &&Arc<ToolSpec>| tool.name == *name;
-                let kind = tools.iter().find(is_it).map(|tool| tool.kind);
-                let tool = ToolName { name };
-                Self::Named(match kind {
-                    Some(ToolKind::Custom) => NamedTool::Custom { custom: tool },
-                    _ => NamedTool::Function { function: tool },
-                })
-            }
-        }
+fn response_format(generation: &Generation) -> Option<Value> {
+    match schema_fields(generation) {
+        Some(schema) => Some(json!({ "type": "json_schema", "json_schema": schema })),
+        None => generation.json_object.then(|| json!({ "type": "json_object" })),
     }
-}
-
-#[derive(Debug, Serialize)]
-struct ToolName<'a> {
-    name: &'a str,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum ResponseFormat<'a> {
-    JsonObject,
-    JsonSchema { json_schema: JsonSchema<'a> },
-}
-
-impl<'a> ResponseFormat<'a> {
-    fn of(generation: &'a Generation) -> Option<Self> {
-        let Some(schema) = &generation.answer_schema else {
-            return generation.json_object.then_some(Self::JsonObject);
-        };
-        let json_schema = JsonSchema {
-            name: generation.schema_name.as_deref().unwrap_or("answer"),
-            description: generation.schema_description.as_deref(),
-            strict: generation.schema_strict.unwrap_or(true),
-            schema,
-        };
-        Some(Self::JsonSchema { json_schema })
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct JsonSchema<'a> {
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<&'a str>,
-    strict: bool,
-    schema: &'a Value,
 }
 
 fn joined(content: &[Content]) -> String {

@@ -134,17 +134,11 @@ impl Dialect for ChatStream {
 /// A chunk. Every field may be missing or null, contrary to the specification.
 #[derive(Debug, Deserialize)]
 pub(super) struct Chunk {
-    #[serde(default)]
     choices: Option<Vec<ChoiceBody>>,
-    #[serde(default)]
     usage: Option<UsageBody>,
-    #[serde(default)]
     error: Option<Value>,
-    #[serde(default)]
     object: Option<Value>,
-    #[serde(default)]
     message: Option<Value>,
-    #[serde(default)]
     code: Option<Value>,
 }
 
@@ -163,37 +157,25 @@ impl Chunk {
 
 #[derive(Debug, Deserialize)]
 struct ChoiceBody {
-    #[serde(default)]
     index: Option<i64>,
-    #[serde(default)]
     delta: Option<Delta>,
-    #[serde(default)]
     message: Option<Delta>,
-    #[serde(default)]
     finish_reason: Option<String>,
-    #[serde(default)]
     logprobs: Option<LogprobsBody>,
 }
 
 #[derive(Debug, Deserialize)]
 struct LogprobsBody {
-    #[serde(default)]
     content: Option<Vec<LogprobBody>>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Delta {
-    #[serde(default)]
     content: Option<Value>,
-    #[serde(default)]
     reasoning: Option<String>,
-    #[serde(default)]
     reasoning_content: Option<String>,
-    #[serde(default)]
     refusal: Option<String>,
-    #[serde(default)]
     tool_calls: Option<Vec<CallDelta>>,
-    #[serde(default)]
     function_call: Option<FunctionDelta>,
 }
 
@@ -212,19 +194,13 @@ fn part_of_piece(piece: &Value) -> Option<ModelPart> {
 
 #[derive(Debug, Deserialize)]
 struct UsageBody {
-    #[serde(default)]
     prompt_tokens: Option<u64>,
-    #[serde(default)]
     completion_tokens: Option<u64>,
-    #[serde(default)]
     prompt_tokens_details: Option<PromptDetails>,
-    #[serde(default)]
     completion_tokens_details: Option<CompletionDetails>,
     /// The name that cached tokens have at `api.deepseek.com`.
-    #[serde(default)]
     prompt_cache_hit_tokens: Option<u64>,
     /// The place that they have at `api.moonshot.ai`.
-    #[serde(default)]
     cached_tokens: Option<u64>,
     #[serde(flatten)]
     cost: ReportedCost,
@@ -252,13 +228,11 @@ impl UsageBody {
 
 #[derive(Debug, Deserialize)]
 struct PromptDetails {
-    #[serde(default)]
     cached_tokens: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
 struct CompletionDetails {
-    #[serde(default)]
     reasoning_tokens: Option<u64>,
 }
 

@@ -3,14 +3,14 @@
 use std::{collections::HashSet, sync::Arc};
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use turnwire_contract::{
     CallId, Content, Generation, Image, InputFormat, Item, Parameter, Prompt, Role, ToolChoice,
     ToolKind, ToolRef, ToolSpec,
 };
 
 use super::ENCRYPTED_SEAL;
-use crate::openai_fields::SharedFields;
+use crate::request_fields::{schema_fields, set_fields, set_object, shared_fields};
 
 /// Parameters that the API supports.
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -55,22 +55,8 @@ pub(super) struct RequestBody<'a> {
     include: Vec<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<Choice<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parallel_tool_calls: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_output_tokens: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning: Option<Reasoning<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<TextOptions<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    truncation: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_logprobs: Option<u32>,
     #[serde(flatten)]
-    shared: SharedFields<'a>,
+    options: Map<String, Value>,
 }
 
 impl<'a> RequestBody<'a> {
@@ -81,8 +67,6 @@ impl<'a> RequestBody<'a> {
         model: Option<&'a str>,
         summary: Option<&'a str>,
     ) -> Self {
-        let generation = &prompt.generation;
-        let has_tools = !prompt.tools.is_empty();
         let model = model.unwrap_or(&prompt.model);
         let custom = custom_calls(&prompt.items);
         let input = prompt.items.iter().filter_map(|item| InputItem::of(item, &custom));
@@ -92,18 +76,35 @@ impl<'a> RequestBody<'a> {
             input: input.collect(),
             stream: true,
             store: false,
-            include: include(model, generation),
+            include: include(model, &prompt.generation),
             tools: tools_of(&prompt.tools),
-            tool_choice: has_tools.then(|| Choice::of(&prompt.tool_choice, &prompt.tools)),
-            parallel_tool_calls: has_tools.then_some(prompt.parallel_tool_calls),
-            max_output_tokens: generation.max_output_tokens,
-            reasoning: Reasoning::of(generation, summary),
-            text: TextOptions::of(generation),
-            truncation: generation.truncation.as_deref(),
-            top_logprobs: generation.top_logprobs,
-            shared: SharedFields::of(generation),
+            options: options_of(prompt, summary),
         }
     }
+}
+
+fn options_of(prompt: &Prompt, summary: Option<&str>) -> Map<String, Value> {
+    let generation = &prompt.generation;
+    let has_tools = !prompt.tools.is_empty();
+    let mut options = set_fields(json!({
+        "tool_choice": has_tools.then(|| choice_of(&prompt.tool_choice, &prompt.tools)),
+        "parallel_tool_calls": has_tools.then_some(prompt.parallel_tool_calls),
+        "max_output_tokens": generation.max_output_tokens,
+        "reasoning": set_object(json!({
+            "effort": generation.reasoning_effort,
+            "summary": generation.reasoning_summary.as_deref().or(summary),
+            "context": generation.reasoning_context,
+            "mode": generation.reasoning_mode,
+        })),
+        "text": set_object(json!({
+            "format": format_of(generation),
+            "verbosity": generation.verbosity,
+        })),
+        "truncation": generation.truncation,
+        "top_logprobs": generation.top_logprobs,
+    }));
+    options.extend(shared_fields(generation));
+    options
 }
 
 fn include(model: &str, generation: &Generation) -> Vec<&'static str> {
@@ -366,101 +367,27 @@ fn tools_of(specs: &[Arc<ToolSpec>]) -> Vec<Tool<'_>> {
     tools
 }
 
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Choice<'a> {
-    Mode(&'static str),
-    Named {
-        #[serde(rename = "type")]
-        kind: &'static str,
-        name: &'a str,
-    },
-}
-
-impl<'a> Choice<'a> {
-    fn of(choice: &'a ToolChoice, tools: &[Arc<ToolSpec>]) -> Self {
-        match choice {
-            ToolChoice::Auto => Self::Mode("auto"),
-            ToolChoice::None => Self::Mode("none"),
-            ToolChoice::Required => Self::Mode("required"),
-            ToolChoice::Named { name } => {
-                let spec = tools.iter().find(|tool| tool.name == *name);
-                let is_custom = spec.is_some_and(|tool| tool.kind == ToolKind::Custom);
-                let kind = if is_custom { "custom" } else { "function" };
-                let space = spec.and_then(|tool| namespace_of(tool));
-                Self::Named { kind, name: space.map_or(name, |space| own_name(name, space)) }
-            }
+fn choice_of(choice: &ToolChoice, tools: &[Arc<ToolSpec>]) -> Value {
+    match choice {
+        ToolChoice::Auto => json!("auto"),
+        ToolChoice::None => json!("none"),
+        ToolChoice::Required => json!("required"),
+        ToolChoice::Named { name } => {
+            let spec = tools.iter().find(|tool| tool.name == *name);
+            let is_custom = spec.is_some_and(|tool| tool.kind == ToolKind::Custom);
+            let kind = if is_custom { "custom" } else { "function" };
+            let space = spec.and_then(|tool| namespace_of(tool));
+            json!({ "type": kind, "name": space.map_or(&**name, |space| own_name(name, space)) })
         }
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Reasoning<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effort: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    summary: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode: Option<&'a str>,
-}
-
-impl<'a> Reasoning<'a> {
-    fn of(generation: &'a Generation, summary: Option<&'a str>) -> Option<Self> {
-        let effort = generation.reasoning_effort.as_deref();
-        let summary = generation.reasoning_summary.as_deref().or(summary);
-        let context = generation.reasoning_context.as_deref();
-        let mode = generation.reasoning_mode.as_deref();
-        [effort, summary, context, mode].iter().any(Option::is_some).then_some(Self {
-            effort,
-            summary,
-            context,
-            mode,
-        })
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct TextOptions<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Format<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    verbosity: Option<&'a str>,
-}
-
-impl<'a> TextOptions<'a> {
-    fn of(generation: &'a Generation) -> Option<Self> {
-        let (format, verbosity) = (Format::of(generation), generation.verbosity.as_deref());
-        (format.is_some() || verbosity.is_some()).then_some(Self { format, verbosity })
-    }
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Format<'a> {
-    JsonObject,
-    JsonSchema {
-        name: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        description: Option<&'a str>,
-        strict: bool,
-        schema: &'a Value,
-    },
-}
-
-impl<'a> Format<'a> {
-    fn of(generation: &'a Generation) -> Option<Self> {
-        match &generation.answer_schema {
-            None => generation.json_object.then_some(Self::JsonObject),
-            Some(schema) => Some(Self::JsonSchema {
-                name: generation.schema_name.as_deref().unwrap_or("answer"),
-                description: generation.schema_description.as_deref(),
-                strict: generation.schema_strict.unwrap_or(true),
-                schema,
-            }),
-        }
-    }
+fn format_of(generation: &Generation) -> Option<Value> {
+    let Some(schema) = schema_fields(generation) else {
+        return generation.json_object.then(|| json!({ "type": "json_object" }));
+    };
+    let kind = ("type".to_owned(), json!("json_schema"));
+    Some(std::iter::once(kind).chain(schema).collect())
 }
 
 #[cfg(test)]

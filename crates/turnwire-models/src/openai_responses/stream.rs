@@ -222,12 +222,7 @@ pub(super) enum ResponseEvent {
     #[serde(rename = "response.output_item.done")]
     ItemDone { output_index: u32, item: OutputItem },
     #[serde(rename = "response.output_text.delta")]
-    TextDelta {
-        output_index: u32,
-        delta: String,
-        #[serde(default)]
-        logprobs: Option<Vec<LogprobBody>>,
-    },
+    TextDelta { output_index: u32, delta: String, logprobs: Option<Vec<LogprobBody>> },
     #[serde(rename = "response.refusal.delta")]
     RefusalDelta { output_index: u32, delta: String },
     #[serde(
@@ -239,10 +234,7 @@ pub(super) enum ResponseEvent {
     #[serde(rename = "response.reasoning_summary_part.added")]
     SummaryPartAdded { output_index: u32, summary_index: u32 },
     #[serde(rename = "response.output_text.annotation.added")]
-    AnnotationAdded {
-        #[serde(default)]
-        annotation: Option<Map<String, Value>>,
-    },
+    AnnotationAdded { annotation: Option<Map<String, Value>> },
     #[serde(
         rename = "response.function_call_arguments.delta",
         alias = "response.custom_tool_call_input.delta"
@@ -275,11 +267,9 @@ pub(super) enum OutputItem {
         content: Vec<OutputContent>,
     },
     Reasoning {
-        #[serde(default)]
         content: Option<Vec<Thought>>,
         #[serde(default)]
         summary: Vec<Thought>,
-        #[serde(default)]
         encrypted_content: Option<String>,
     },
     FunctionCall(ToolCall),
@@ -291,12 +281,9 @@ pub(super) enum OutputItem {
 /// A call of a function, or of a custom tool, whose arguments are in `input`.
 #[derive(Debug, Deserialize)]
 pub(super) struct ToolCall {
-    #[serde(default)]
     id: Option<String>,
-    #[serde(default)]
     call_id: Option<String>,
     name: String,
-    #[serde(default)]
     namespace: Option<String>,
     #[serde(default, alias = "input")]
     arguments: String,
@@ -307,7 +294,6 @@ pub(super) struct ToolCall {
 pub(super) enum OutputContent {
     OutputText {
         text: String,
-        #[serde(default)]
         logprobs: Option<Vec<LogprobBody>>,
     },
     Refusal {
@@ -337,21 +323,16 @@ pub(super) struct Thought {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Response {
-    #[serde(default)]
     status: Option<String>,
     #[serde(default)]
     output: Vec<OutputItem>,
-    #[serde(default)]
     usage: Option<UsageBody>,
-    #[serde(default)]
     error: Option<Value>,
-    #[serde(default)]
     incomplete_details: Option<IncompleteDetails>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct IncompleteDetails {
-    #[serde(default)]
     reason: Option<String>,
 }
 
@@ -361,9 +342,7 @@ pub(super) struct UsageBody {
     input_tokens: u64,
     #[serde(default)]
     output_tokens: u64,
-    #[serde(default)]
     input_tokens_details: Option<TokenDetails>,
-    #[serde(default)]
     output_tokens_details: Option<TokenDetails>,
     #[serde(flatten)]
     cost: ReportedCost,

@@ -181,13 +181,10 @@ impl ScriptTurn {
 #[serde(deny_unknown_fields)]
 struct ScriptCall {
     name: String,
-    #[serde(default)]
     id: Option<String>,
     #[serde(default)]
     arguments: Map<String, Value>,
-    #[serde(default)]
     raw: Option<Pieces>,
-    #[serde(default)]
     input: Option<Pieces>,
 }
 
