@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use turnwire_contract::{ApiKey, Scope, TenantId};
 
-use crate::{api_error::ApiError, auth::Caller};
+use crate::{ApiError, Caller};
 
 /// A caller with the scope `admin` for their own tenant, or `operator` for all.
 pub(crate) struct Admin<'a> {

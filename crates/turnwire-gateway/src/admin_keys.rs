@@ -14,15 +14,11 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    ApiError, App, Caller, Json, JsonBody, PathParams, QueryParams,
     admin::{Admin, checked_name},
-    api_error::{ApiError, ErrorBody},
-    app::App,
     audit::Deed,
-    auth::{Caller, NewApiKey},
-    body::{JsonBody, typed},
-    json::Json,
-    path::PathParams,
-    query::QueryParams,
+    auth::NewApiKey,
+    typed,
 };
 
 /// Maximum lifetime, and maximum time that a rotated key stays valid, in seconds: ten years.
@@ -134,7 +130,6 @@ struct KeyList {
 #[utoipa::path(
     post,
     path = "/v1/admin/keys",
-    tag = "admin",
     request_body = KeyRequest,
     responses((status = 200, description = "The key", body = MadeKey))
 )]
@@ -179,7 +174,6 @@ struct KeyListParams {
 #[utoipa::path(
     get,
     path = "/v1/admin/keys",
-    tag = "admin",
     params(KeyListParams),
     responses((status = 200, description = "The keys", body = KeyList))
 )]
@@ -212,12 +206,10 @@ struct RotateRequest {
 #[utoipa::path(
     post,
     path = "/v1/admin/keys/{key_id}/rotate",
-    tag = "admin",
-    params(("key_id" = String, Path)),
     request_body = RotateRequest,
     responses(
         (status = 200, description = "The new key", body = MadeKey),
-        (status = 409, description = "The key is not valid any more", body = ErrorBody),
+        (status = 409, description = "The key is not valid any more"),
     )
 )]
 async fn rotate(
@@ -251,8 +243,6 @@ async fn rotate(
 #[utoipa::path(
     delete,
     path = "/v1/admin/keys/{key_id}",
-    tag = "admin",
-    params(("key_id" = String, Path)),
     responses((status = 200, description = "The key as it is now", body = KeyLine))
 )]
 async fn revoke(

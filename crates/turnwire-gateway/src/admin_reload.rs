@@ -4,9 +4,7 @@ use axum::extract::State;
 use turnwire_engine::StartError;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{
-    admin::Admin, api_error::ApiError, app::App, auth::Caller, json::Json, reload::ReloadReport,
-};
+use crate::{ApiError, App, Caller, Json, admin::Admin, reload::ReloadReport};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(reload))
@@ -20,11 +18,9 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(
     post,
     path = "/v1/admin/reload",
-    tag = "admin",
     responses(
         (status = 200, description = "What has changed", body = ReloadReport),
-        (status = 422, description = "The settings have mistakes, and stay as they were",
-            body = crate::api_error::ErrorBody),
+        (status = 422, description = "The settings have mistakes, and stay as they were"),
     )
 )]
 async fn reload(State(app): State<App>, caller: Caller) -> Result<Json<ReloadReport>, ApiError> {

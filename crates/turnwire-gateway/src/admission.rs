@@ -21,7 +21,7 @@ use tokio::{
 };
 use turnwire_contract::TenantId;
 
-use crate::{api_error::ApiError, sync::lock};
+use crate::{ApiError, sync::lock};
 
 /// How long a new run waits for the permit of a run that has just ended.
 const ENDING_TIME: Duration = Duration::from_millis(250);

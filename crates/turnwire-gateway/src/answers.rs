@@ -9,7 +9,7 @@ use tracing::warn;
 use turnwire_contract::{ApprovalAnswer, AuditAction, CallId, InputId, Reply, RunId, Scope};
 use turnwire_engine::{AnswerError, AnswerOutcome};
 
-use crate::{api_error::ApiError, app::App, audit::Deed, auth::Caller};
+use crate::{ApiError, App, Caller, audit::Deed};
 
 /// A reply to a question of a tool.
 pub(crate) struct GivenReply<'a> {

@@ -279,6 +279,22 @@ impl From<StartError> for ApiError {
     }
 }
 
+/// Names what a client asked for, if it is not found.
+pub(crate) trait OrNotFound<T> {
+    /// The error for a missing object names the ID that the client used, whether the object does
+    /// not exist or belongs to another tenant (A1).
+    fn or_not_found(self, what: &str, id: &str) -> Result<T, ApiError>;
+}
+
+impl<T, E: Into<ApiError>> OrNotFound<T> for Result<T, E> {
+    fn or_not_found(self, what: &str, id: &str) -> Result<T, ApiError> {
+        self.map_err(|error| match error.into() {
+            ApiError { code: "not_found", .. } => ApiError::not_found(what, id),
+            other => other,
+        })
+    }
+}
+
 /// Formats an error as a sentence: with a capital letter and a full stop.
 pub(crate) fn sentence(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();

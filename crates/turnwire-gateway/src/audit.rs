@@ -20,13 +20,8 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    admin::Admin,
-    api_error::ApiError,
-    app::{App, AuditLevel},
-    auth::{Caller, scopes},
+    ApiError, App, Caller, Json, QueryParams, admin::Admin, app::AuditLevel, auth::scopes,
     fingerprint::fingerprint,
-    json::Json,
-    query::QueryParams,
 };
 
 /// Entries of a page, unless the caller says otherwise, and at most.
@@ -223,7 +218,6 @@ struct AuditPage {
 #[utoipa::path(
     get,
     path = "/v1/admin/audit",
-    tag = "admin",
     params(AuditParams),
     responses((status = 200, description = "The entries", body = AuditPage))
 )]

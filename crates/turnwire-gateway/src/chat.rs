@@ -25,14 +25,10 @@ use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    api_error::{ApiError, ErrorBody},
-    app::App,
-    auth::Caller,
+    ApiError, App, Caller, Json, QueryParams,
     chat_message::ChatMessage,
     failed_run::{FailedRun, FailedRunBody, RUN_ID},
     idempotency::{IdempotencyKey, KeyedBody},
-    json::Json,
-    query::QueryParams,
     sse::{SseFrame, event_stream},
     streaming::{check_cursor, follow_while_it_runs, frames, watched_frames},
 };
@@ -51,20 +47,18 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(
     post,
     path = "/chat",
-    tag = "chat",
     params(IdempotencyKey),
     request_body = ChatMessage,
     responses(
         (status = 200, description = "The answer", body = ChatAnswer),
-        (status = 409, description = "The conversation already has a run in progress",
-            body = ErrorBody),
+        (status = 409, description = "The conversation already has a run in progress"),
         (status = 400, description = "The request is invalid, or the model rejected it",
             body = FailedRunBody),
         (status = 429, description = "The model provider's rate limit was reached",
             body = FailedRunBody),
         (status = 500, description = "The run failed with an error that a retry does not resolve",
             body = FailedRunBody),
-        (status = 502, description = "The run ended without an answer", body = ErrorBody),
+        (status = 502, description = "The run ended without an answer"),
         (status = 503, description = "The model is not available", body = FailedRunBody),
         (status = 504, description = "The model stopped responding", body = FailedRunBody),
     )
@@ -109,7 +103,6 @@ async fn chat(
 #[utoipa::path(
     post,
     path = "/chat/stream",
-    tag = "chat",
     request_body = ChatMessage,
     params(IdempotencyKey, ("Last-Event-ID" = Option<String>, Header, description = "Resumes the \
             stream after this frame. Of the body, only `tokens`, `approvals` and `inputs` are \
@@ -118,8 +111,7 @@ async fn chat(
         (status = 200, description = "The frames of the run, as server-sent events", content(
             (ChatStreamFrame = "text/event-stream"),
         )),
-        (status = 409, description = "The conversation already has a run in progress",
-            body = ErrorBody),
+        (status = 409, description = "The conversation already has a run in progress"),
     )
 )]
 async fn chat_stream(
@@ -175,7 +167,6 @@ struct ResumeParams {
 #[utoipa::path(
     get,
     path = "/chat/stream",
-    tag = "chat",
     params(ResumeParams, ("Last-Event-ID" = Option<String>, Header)),
     responses(
         (status = 200,
@@ -184,7 +175,7 @@ struct ResumeParams {
         )),
         (status = 204,
             description = "With `Last-Event-ID`: the run has ended and no frames follow"),
-        (status = 404, description = "There is no run with this ID", body = ErrorBody),
+        (status = 404, description = "There is no run with this ID"),
     )
 )]
 async fn resume(

@@ -11,10 +11,7 @@ use turnwire_surfaces::ChatStreamOptions;
 use utoipa::ToSchema;
 
 use crate::{
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
-    body::typed,
+    ApiError, App, Caller,
     client_error::{ClientError, refuse_unknown},
     conversations,
     responses::{
@@ -22,6 +19,7 @@ use crate::{
         references::resolve_references,
         request::{read_attachments, references_of_attachments},
     },
+    typed,
 };
 
 /// Maximum length of a session ID, in bytes.

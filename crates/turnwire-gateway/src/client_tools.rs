@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use turnwire_contract::ToolSpec;
 
 use crate::{
-    api_error::ApiError,
+    ApiError,
     client_error::ClientError,
     limits::RequestLimits,
     responses::request::{RequestedTool, read_tools},

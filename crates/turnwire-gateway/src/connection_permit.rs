@@ -17,8 +17,7 @@ use axum::{
 use tokio::time::sleep;
 
 use crate::{
-    app::App, auth::Caller, connection_table::ConnectionSlot, limits::HttpLimits,
-    websocket::key_ended,
+    App, Caller, connection_table::ConnectionSlot, limits::HttpLimits, websocket::key_ended,
 };
 
 /// Time for a socket to close by itself when its key is no longer valid.

@@ -8,23 +8,15 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use turnwire_contract::{
-    ConversationId, ConversationRecord, Entry, Item, ItemId, StoreError, ToolKind,
-};
+use turnwire_contract::{ConversationId, ConversationRecord, Entry, Item, ItemId, ToolKind};
 use turnwire_surfaces::responses::{InputItem, response::ResponseNote, wire_items};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    api_error::{ApiError, ErrorBody},
-    app::App,
-    auth::Caller,
-    body::JsonBody,
+    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, QueryParams,
     files::DeletedObject,
-    json::Json,
     page::{Order, Page, PageParams},
-    path::PathParams,
-    query::QueryParams,
     responses::{
         references::resolve_references,
         request::{self, ClientError, Input, InputBody, read_metadata, refuse_unknown},
@@ -78,7 +70,6 @@ struct ConversationBody {
 #[utoipa::path(
     post,
     path = "/v1/conversations",
-    tag = "conversations",
     request_body = ConversationBody,
     responses((status = 200, description = "The new conversation", body = Conversation))
 )]
@@ -104,8 +95,6 @@ async fn open(
 #[utoipa::path(
     get,
     path = "/v1/conversations/{conversation_id}",
-    tag = "conversations",
-    params(("conversation_id" = String, Path)),
     responses((status = 200, description = "The conversation", body = Conversation))
 )]
 async fn retrieve(
@@ -120,8 +109,6 @@ async fn retrieve(
 #[utoipa::path(
     post,
     path = "/v1/conversations/{conversation_id}",
-    tag = "conversations",
-    params(("conversation_id" = String, Path)),
     request_body = ConversationBody,
     responses((status = 200, description = "The updated conversation", body = Conversation))
 )]
@@ -142,11 +129,9 @@ async fn annotate(
 #[utoipa::path(
     delete,
     path = "/v1/conversations/{conversation_id}",
-    tag = "conversations",
-    params(("conversation_id" = String, Path)),
     responses(
         (status = 200, description = "The conversation was deleted", body = DeletedObject),
-        (status = 409, description = "The conversation has a run in progress", body = ErrorBody),
+        (status = 409, description = "The conversation has a run in progress"),
     )
 )]
 async fn delete(
@@ -163,12 +148,10 @@ async fn delete(
 #[utoipa::path(
     post,
     path = "/v1/conversations/{conversation_id}/items",
-    tag = "conversations",
-    params(("conversation_id" = String, Path)),
     request_body = ConversationBody,
     responses(
         (status = 200, description = "The added items", body = Page<InputItem>),
-        (status = 409, description = "The conversation has a run in progress", body = ErrorBody),
+        (status = 409, description = "The conversation has a run in progress"),
     )
 )]
 async fn add_items(
@@ -192,8 +175,7 @@ async fn add_items(
 #[utoipa::path(
     get,
     path = "/v1/conversations/{conversation_id}/items",
-    tag = "conversations",
-    params(("conversation_id" = String, Path), PageParams),
+    params(PageParams),
     responses((status = 200, description = "A page of items", body = Page<InputItem>))
 )]
 async fn list_items(
@@ -209,8 +191,7 @@ async fn list_items(
 #[utoipa::path(
     get,
     path = "/v1/conversations/{conversation_id}/messages",
-    tag = "conversations",
-    params(("conversation_id" = String, Path), PageParams),
+    params(PageParams),
     responses((status = 200, description = "A page of items", body = Page<InputItem>))
 )]
 async fn messages(
@@ -238,8 +219,6 @@ async fn page_of_items(
 #[utoipa::path(
     get,
     path = "/v1/conversations/{conversation_id}/items/{item_id}",
-    tag = "conversations",
-    params(("conversation_id" = String, Path), ("item_id" = String, Path)),
     responses((status = 200, description = "The item", body = InputItem))
 )]
 async fn item(
@@ -259,12 +238,10 @@ async fn item(
 #[utoipa::path(
     delete,
     path = "/v1/conversations/{conversation_id}/items/{item_id}",
-    tag = "conversations",
-    params(("conversation_id" = String, Path), ("item_id" = String, Path)),
     responses(
         (status = 200, description = "The conversation, without the deleted item",
             body = Conversation),
-        (status = 409, description = "The conversation has a run in progress", body = ErrorBody),
+        (status = 409, description = "The conversation has a run in progress"),
     )
 )]
 async fn remove_item(
@@ -301,10 +278,7 @@ pub(crate) async fn find(
     id: &str,
 ) -> Result<ConversationRecord, ApiError> {
     let found = app.runs().store().conversation(caller.tenant(), &ConversationId::new(id)).await;
-    found.map_err(|error| match error {
-        StoreError::NotFound(_) => ApiError::not_found("Conversation", id),
-        other => other.into(),
-    })
+    found.or_not_found("Conversation", id)
 }
 
 async fn read_entries(

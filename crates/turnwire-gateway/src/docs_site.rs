@@ -11,7 +11,7 @@ use axum::{
 };
 use rust_embed::{Embed, EmbeddedFile};
 
-use crate::{app::App, embedded::Folder, path::nothing_here};
+use crate::{App, embedded::Folder, path::nothing_here};
 
 /// The files of the site, empty if it was not built. Those that compress well are compressed.
 #[derive(Embed)]

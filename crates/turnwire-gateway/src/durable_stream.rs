@@ -27,11 +27,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    api_error::{ApiError, ErrorBody},
-    app::App,
-    auth::Caller,
-    path::PathParams,
-    query::QueryParams,
+    ApiError, App, Caller, PathParams, QueryParams,
     runs::{head_of, rest_of},
     sse::{EarlyEnd, SseFrame, event_stream_with},
 };
@@ -104,7 +100,6 @@ struct Control {
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}/stream",
-    tag = "runs",
     params(("run_id" = String, Path, description = "ID of the run"), ReadParams),
     responses(
         (status = 200, description = "Events of the run", content(
@@ -113,8 +108,8 @@ struct Control {
         )),
         (status = 204, description = "With `live=long-poll`: there are no new events"),
         (status = 304, description = "With `If-None-Match`: the answer is the same as before"),
-        (status = 400, description = "The offset is not valid", body = ErrorBody),
-        (status = 404, description = "There is no run with this ID", body = ErrorBody),
+        (status = 400, description = "The offset is not valid"),
+        (status = 404, description = "There is no run with this ID"),
     )
 )]
 async fn read(
@@ -164,11 +159,10 @@ async fn read(
 #[utoipa::path(
     head,
     path = "/v1/runs/{run_id}/stream",
-    tag = "runs",
     params(("run_id" = String, Path, description = "ID of the run")),
     responses(
         (status = 200, description = "The current end of the stream, in the headers"),
-        (status = 404, description = "There is no run with this ID", body = ErrorBody),
+        (status = 404, description = "There is no run with this ID"),
     )
 )]
 async fn metadata(

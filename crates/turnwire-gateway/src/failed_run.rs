@@ -18,8 +18,8 @@ use turnwire_surfaces::responses::{
 use utoipa::ToSchema;
 
 use crate::{
+    Json,
     api_error::{SHOULD_RETRY, error_kind},
-    json::Json,
 };
 
 /// Header with the ID of the response, which can be fetched by it.

@@ -13,7 +13,7 @@ use tracing::error;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{api_error::ApiError, app::App, auth::MetricsReader, json::Json};
+use crate::{ApiError, App, Json, auth::MetricsReader};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -45,7 +45,6 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(
     get,
     path = "/healthz",
-    tag = "health",
     responses((status = 200, description = "The server is alive", body = Health))
 )]
 async fn healthz(State(app): State<App>) -> Json<Health> {
@@ -56,7 +55,6 @@ async fn healthz(State(app): State<App>) -> Json<Health> {
 #[utoipa::path(
     get,
     path = "/readyz",
-    tag = "health",
     responses(
         (status = 200, description = "The server accepts new runs", body = Health),
         (status = 503, description = "The server is shutting down, or its store does not respond",
@@ -77,7 +75,6 @@ async fn readyz(State(app): State<App>) -> (StatusCode, Json<Health>) {
 #[utoipa::path(
     get,
     path = "/metrics",
-    tag = "health",
     responses((status = 200, description = "The metrics, in the Prometheus format",
         content_type = "application/openmetrics-text"))
 )]

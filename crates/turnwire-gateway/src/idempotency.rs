@@ -14,7 +14,7 @@ use serde_json::Value;
 use turnwire_contract::RequestKey;
 use utoipa::IntoParams;
 
-use crate::{api_error::ApiError, app::App, body, fingerprint::fingerprint};
+use crate::{ApiError, App, body, fingerprint::fingerprint};
 
 const HEADER: &str = "idempotency-key";
 /// Maximum length of a key.

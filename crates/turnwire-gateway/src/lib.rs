@@ -104,6 +104,13 @@ pub use limits::{HttpLimits, RequestLimits};
 pub use reload::{ReloadCall, ReloadCalls, ReloadRefused, ReloadReport};
 pub use server::{Server, ServerError};
 
+// What most handlers use.
+pub(crate) use api_error::OrNotFound;
+pub(crate) use body::{JsonBody, typed};
+pub(crate) use json::Json;
+pub(crate) use path::PathParams;
+pub(crate) use query::QueryParams;
+
 /// The routes of all surfaces.
 fn all_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()

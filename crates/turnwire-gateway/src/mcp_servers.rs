@@ -13,13 +13,9 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    api_error::{ApiError, ErrorBody},
-    app::App,
-    auth::Caller,
-    body::{JsonBody, typed},
+    ApiError, App, Caller, Json, JsonBody, PathParams,
     idempotency::{IdempotencyKey, OptionalKey},
-    json::Json,
-    path::PathParams,
+    typed,
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -241,7 +237,6 @@ impl From<ListedTool> for McpTool {
 #[utoipa::path(
     get,
     path = "/v1/mcp_servers",
-    tag = "mcp",
     responses((status = 200, description = "All servers", body = McpServerList))
 )]
 async fn list(State(app): State<App>, caller: Caller) -> Json<McpServerList> {
@@ -277,13 +272,11 @@ struct StartedRun {
 #[utoipa::path(
     post,
     path = "/v1/mcp_servers/{server_name}/tools/{tool_name}/try",
-    tag = "mcp",
-    params(("server_name" = String, Path), ("tool_name" = String, Path), IdempotencyKey),
+    params(IdempotencyKey),
     request_body = TriedCall,
     responses(
         (status = 201, description = "The run has started", body = StartedRun),
-        (status = 404, description = "There is no such server, or it has no such tool",
-            body = ErrorBody),
+        (status = 404, description = "There is no such server, or it has no such tool"),
     )
 )]
 async fn try_tool(

@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{api_error::ApiError, app::App, auth::Caller, json::Json, path::PathParams};
+use crate::{ApiError, App, Caller, Json, PathParams};
 
 /// A model.
 #[derive(Debug, Serialize, ToSchema)]
@@ -41,7 +41,6 @@ fn model(id: &str) -> Model {
 #[utoipa::path(
     get,
     path = "/v1/models",
-    tag = "models",
     responses((status = 200, description = "The available models", body = Models))
 )]
 async fn list(State(app): State<App>, caller: Caller) -> Json<Models> {
@@ -58,12 +57,9 @@ async fn list(State(app): State<App>, caller: Caller) -> Json<Models> {
 #[utoipa::path(
     get,
     path = "/v1/models/{model}",
-    tag = "models",
-    params(("model" = String, Path)),
     responses(
         (status = 200, description = "The model", body = Model),
-        (status = 404, description = "There is no model with this name",
-            body = crate::api_error::ErrorBody),
+        (status = 404, description = "There is no model with this name"),
     )
 )]
 async fn one(

@@ -20,7 +20,7 @@ use utoipa::{
 };
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::{app::App, auth::scopes, json::Json};
+use crate::{App, Json, auth::scopes};
 
 /// Name of the security scheme.
 const KEY: &str = "api_key";
@@ -80,6 +80,8 @@ pub(crate) fn described(routes: OpenApiRouter<App>) -> (Router<App>, Document) {
                 let scope = scopes::needed(&method, path).map(|scope| scope.to_string());
                 operation.security = Some(vec![SecurityRequirement::new(KEY, scope)]);
             }
+            operation.tags.get_or_insert_with(|| vec![tag(path).to_owned()]);
+            add_path_parameters(path, operation);
             describe_parameters(operation);
             describe_refusals(path, operation);
         }
@@ -109,6 +111,38 @@ fn operations(item: &mut PathItem) -> impl IntoIterator<Item = (Method, &mut Ope
 
 fn needs_key(path: &str) -> bool {
     !OPEN_TO_ALL.contains(&path) && !path.starts_with(SHARED)
+}
+
+/// The section of the document that a path is in: its first word after `/v1/`, unless it has
+/// another name.
+fn tag(path: &str) -> &str {
+    const SECTIONS: [(&str, &str); 8] = [
+        ("/v1/admin/", "admin"),
+        ("/v1/chat/completions", "chat completions"),
+        ("/v1/mcp_servers", "mcp"),
+        (SHARED, "runs"),
+        ("/chat", "chat"),
+        ("/ws/chat", "chat"),
+        ("/ai-sdk/", "ai-sdk"),
+        ("/ag-ui", "ag-ui"),
+    ];
+    let section = SECTIONS.into_iter().find(|(start, _)| path.starts_with(start));
+    let usual = || path.strip_prefix("/v1/").and_then(|path| path.split('/').next());
+    section.map(|(_, tag)| tag).or_else(usual).unwrap_or("health")
+}
+
+/// Adds the parameters in the path that the handler does not describe.
+fn add_path_parameters(path: &str, operation: &mut Operation) {
+    let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    for (at, name) in names.enumerate() {
+        let parameters = operation.parameters.get_or_insert_default();
+        if !parameters.iter().filter_map(of).any(|parameter| parameter.name == name) {
+            let mut parameter = Parameter::new(name);
+            parameter.schema =
+                Some(ObjectBuilder::new().schema_type(SchemaType::new(Type::String)).into());
+            parameters.insert(at, parameter.into());
+        }
+    }
 }
 
 /// Describes parameters that have the same meaning on every path. A description by the handler
@@ -149,7 +183,8 @@ fn meaning(parameter: &str) -> Option<&'static str> {
 }
 
 /// Adds the errors that come from the layers around a handler: the server, authentication, and
-/// reading of the request. A description by the handler takes precedence.
+/// reading of the request. A description by the handler takes precedence. All errors have the same
+/// body, unless the handler describes another one.
 fn describe_refusals(path: &str, operation: &mut Operation) {
     let parameters: Vec<&Parameter> =
         operation.parameters.iter().flatten().filter_map(of).collect();
@@ -182,6 +217,15 @@ fn describe_refusals(path: &str, operation: &mut Operation) {
     for (status, _, description) in refusals.into_iter().filter(|(_, can_come, _)| *can_come) {
         responses.entry(status.to_string()).or_insert_with(|| error(status, description));
     }
+    for (status, response) in responses {
+        if let RefOr::T(response) = response
+            && response.content.is_empty()
+            && status.as_str() >= "400"
+        {
+            let body = Content::new(Some(Ref::from_schema_name("ErrorBody")));
+            response.content.insert("application/json".to_owned(), body.into());
+        }
+    }
 }
 
 /// An inline parameter, as all of ours are.
@@ -193,8 +237,7 @@ fn of(parameter: &RefOr<Parameter>) -> Option<&Parameter> {
 }
 
 fn error(status: u16, description: &str) -> RefOr<Response> {
-    let body = Content::new(Some(Ref::from_schema_name("ErrorBody")));
-    let answer = ResponseBuilder::new().description(description).content("application/json", body);
+    let answer = ResponseBuilder::new().description(description);
     if ![429, 503].contains(&status) {
         return answer.build().into();
     }

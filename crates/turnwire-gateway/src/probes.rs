@@ -17,7 +17,7 @@ use tokio::{
 };
 use tracing::debug;
 
-use crate::{app::App, connection::taken, health, path::nothing_here};
+use crate::{App, connection::taken, health, path::nothing_here};
 
 /// Maximum number of concurrent probes.
 const MAX_AT_ONCE: usize = 64;

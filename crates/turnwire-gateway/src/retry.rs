@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use turnwire_contract::{CallId, FirstCall, RunId, RunRequest, RunStatus, ToolRef};
 use turnwire_surfaces::CallState;
 
-use crate::{api_error::ApiError, app::App, auth::Caller, runs::snapshot_of};
+use crate::{ApiError, App, Caller, runs::snapshot_of};
 
 /// The request of the run that retries the call `call_id` of the run `run_id`.
 pub(crate) async fn retry_of(

@@ -11,8 +11,7 @@ use futures::TryStreamExt;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use turnwire_contract::{
-    ApprovalAnswer, CallId, Decision, Event, InputId, JournalError, RecordedEvent, RunId,
-    ToolOutcome,
+    ApprovalAnswer, CallId, Decision, Event, InputId, RecordedEvent, RunId, ToolOutcome,
 };
 use turnwire_engine::StartOptions;
 use turnwire_surfaces::{InputAction, redacted};
@@ -20,18 +19,14 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams,
     answers::GivenReply,
-    api_error::{ApiError, ErrorBody},
-    app::App,
-    auth::Caller,
-    body::{JsonBody, typed},
     client_error::ClientError,
     idempotency::{IdempotencyKey, OptionalKey},
-    json::Json,
-    path::PathParams,
     range::{Range, range_of},
     retry::retry_of,
     runs::{CommandResult, find},
+    typed,
 };
 
 /// Recorded as the source of answers given over these routes.
@@ -50,8 +45,6 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/calls/{call_id}/cancel",
-    tag = "runs",
-    params(("run_id" = String, Path), ("call_id" = String, Path)),
     responses((status = 200, description = "`done` is true if the call was in progress",
         body = CommandResult))
 )]
@@ -71,12 +64,10 @@ async fn cancel_call(
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/calls/{call_id}/retry",
-    tag = "runs",
-    params(("run_id" = String, Path), ("call_id" = String, Path), IdempotencyKey),
+    params(IdempotencyKey),
     responses(
         (status = 200, description = "The new run, which starts with the call", body = CommandResult),
-        (status = 409, description = "The run is still in progress, or the call cannot be retried",
-            body = ErrorBody),
+        (status = 409, description = "The run is still in progress, or the call cannot be retried"),
     )
 )]
 async fn retry_call(
@@ -163,17 +154,13 @@ pub(crate) fn approval(
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/calls/{call_id}/approve",
-    tag = "runs",
-    params(("run_id" = String, Path), ("call_id" = String, Path)),
     request_body = CallApproval,
     responses(
         (status = 200, description = "The decision was accepted", body = CommandResult),
         (status = 400, description = "The request is invalid, or the arguments do not match the \
-                schema of the tool",
-            body = ErrorBody),
+                schema of the tool"),
         (status = 409,
-            description = "The call does not wait for an approval, or it was already decided",
-            body = ErrorBody),
+            description = "The call does not wait for an approval, or it was already decided"),
     )
 )]
 async fn approve_call(
@@ -207,17 +194,13 @@ struct CallInput {
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/calls/{call_id}/input",
-    tag = "runs",
-    params(("run_id" = String, Path), ("call_id" = String, Path)),
     request_body = CallInput,
     responses(
         (status = 200, description = "The answer was accepted", body = CommandResult),
         (status = 400, description = "The request is invalid, or the answer does not match the \
-                schema of the question",
-            body = ErrorBody),
+                schema of the question"),
         (status = 409,
-            description = "The call does not wait for an answer, or it was already answered",
-            body = ErrorBody),
+            description = "The call does not wait for an answer, or it was already answered"),
     )
 )]
 async fn give_input(
@@ -239,17 +222,14 @@ async fn give_input(
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}/calls/{call_id}/result",
-    tag = "runs",
     params(
-        ("run_id" = String, Path),
-        ("call_id" = String, Path),
         ("Range" = Option<String>, Header,
             description = "A single byte range, such as `bytes=0-32767`"),
     ),
     responses(
         (status = 200, description = "The full result", content_type = "text/plain"),
         (status = 206, description = "The requested range", content_type = "text/plain"),
-        (status = 416, description = "The range is past the end of the result", body = ErrorBody),
+        (status = 416, description = "The range is past the end of the result"),
     )
 )]
 async fn result(
@@ -271,13 +251,10 @@ pub(crate) async fn full_result(
     call_id: &str,
     redact: bool,
 ) -> Result<String, ApiError> {
-    let missing = |error| match error {
-        JournalError::NotFound(_) => ApiError::not_found("Run", run_id.as_str()),
-        other => other.into(),
-    };
-    let mut events = app.runs().stored(caller.tenant(), run_id).await.map_err(missing)?;
+    let id = run_id.as_str();
+    let mut events = app.runs().stored(caller.tenant(), run_id).await.or_not_found("Run", id)?;
     let output = loop {
-        let Some(recorded) = events.try_next().await.map_err(missing)? else {
+        let Some(recorded) = events.try_next().await.or_not_found("Run", id)? else {
             return Err(ApiError::not_found("Result of call", call_id));
         };
         let shown = if redact { Arc::new(redacted(&recorded)) } else { recorded };

@@ -16,12 +16,8 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
-    json::Json,
+    ApiError, App, Caller, Json, QueryParams,
     page::{Order, checked_limit, unknown_entry},
-    query::QueryParams,
     sse::{SseFrame, event_stream},
 };
 
@@ -173,7 +169,6 @@ fn statuses(list: &str) -> Result<Vec<ListedStatus>, ApiError> {
 #[utoipa::path(
     get,
     path = "/v1/runs",
-    tag = "runs",
     params(RunListParams),
     responses((status = 200, description = "A page of runs", body = RunList))
 )]
@@ -217,7 +212,6 @@ fn unknown_place(query: &RunQuery) -> ApiError {
 #[utoipa::path(
     get,
     path = "/v1/runs/changes",
-    tag = "runs",
     responses((status = 200, description = "The lines of runs that change. The stream has no end",
         content((RunLine = "text/event-stream"))))
 )]

@@ -18,20 +18,14 @@ use futures::{
 };
 use serde::{Deserialize, Serialize};
 use turnwire_contract::{
-    EventStream, JournalError, JournalHead, RecordedEvent, RunId, RunRecord, RunStatus, Seq,
-    StoreError,
+    EventStream, JournalHead, RecordedEvent, RunId, RunRecord, RunStatus, Seq,
 };
 use turnwire_surfaces::{Cursor, RunSnapshot, SnapshotFold, redacted, wire_json, without_actors};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    api_error::{ApiError, ErrorBody},
-    app::App,
-    auth::Caller,
-    json::Json,
-    path::PathParams,
-    query::QueryParams,
+    ApiError, App, Caller, Json, OrNotFound, PathParams, QueryParams,
     sse::{SseFrame, event_stream, with_heartbeat},
     streaming::{cursor_ahead, follow_while_it_runs},
 };
@@ -48,11 +42,9 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}",
-    tag = "runs",
-    params(("run_id" = String, Path)),
     responses(
         (status = 200, description = "The current state of the run", body = RunSnapshot),
-        (status = 404, description = "There is no run with this ID", body = ErrorBody),
+        (status = 404, description = "There is no run with this ID"),
     )
 )]
 async fn snapshot(
@@ -80,10 +72,9 @@ pub(crate) async fn shared_snapshot(
     redact: bool,
 ) -> Result<RunSnapshot, ApiError> {
     let run_id = RunId::new(id);
-    let events = app.runs().stored(caller.tenant(), &run_id).await;
-    let mut events = events.map_err(|error| unread(error, &run_id))?;
+    let mut events = app.runs().stored(caller.tenant(), &run_id).await.or_not_found("Run", id)?;
     let mut fold = SnapshotFold::default();
-    while let Some(recorded) = events.try_next().await.map_err(|error| unread(error, &run_id))? {
+    while let Some(recorded) = events.try_next().await.or_not_found("Run", id)? {
         if redact {
             fold.note(&redacted(&recorded));
         } else {
@@ -130,8 +121,7 @@ enum Format {
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}/events",
-    tag = "runs",
-    params(("run_id" = String, Path), EventsParams, ("Last-Event-ID" = Option<String>, Header)),
+    params(EventsParams, ("Last-Event-ID" = Option<String>, Header)),
     responses(
         (status = 200, description = "The events of the run. The stream ends with the event that \
                 ends the run", content(
@@ -286,7 +276,7 @@ pub(crate) async fn head_of(
     // Read before the journal: if the run is over now, its journal is complete.
     let record = record_of(app, caller, run_id).await?;
     let head = app.runs().head(caller.tenant(), run_id).await;
-    let head = head.map_err(|error| unread(error, run_id))?;
+    let head = head.or_not_found("Run", run_id.as_str())?;
     let is_over = head.is_over || record.status != RunStatus::Active;
     Ok(JournalHead { is_over, ..head })
 }
@@ -310,15 +300,7 @@ pub(crate) async fn rest_of(
     } else {
         follow_while_it_runs(runs, tenant, run_id, after).await
     };
-    rest.map_err(|error| unread(error, run_id))
-}
-
-/// The error for a journal that cannot be read.
-fn unread(error: JournalError, run_id: &RunId) -> ApiError {
-    match error {
-        JournalError::NotFound(_) => ApiError::not_found("Run", run_id.as_str()),
-        other => other.into(),
-    }
+    rest.or_not_found("Run", run_id.as_str())
 }
 
 fn after(headers: &HeaderMap, params: &EventsParams) -> Result<Seq, ApiError> {
@@ -352,8 +334,6 @@ pub(crate) struct CommandResult {
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/cancel",
-    tag = "runs",
-    params(("run_id" = String, Path)),
     responses((status = 200, description = "`done` is true if the run was in progress",
         body = CommandResult))
 )]
@@ -372,8 +352,5 @@ pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunId, 
 }
 
 async fn record_of(app: &App, caller: &Caller, run_id: &RunId) -> Result<RunRecord, ApiError> {
-    app.runs().find(caller.tenant(), run_id).await.map_err(|error| match error {
-        StoreError::NotFound(_) => ApiError::not_found("Run", run_id.as_str()),
-        other => other.into(),
-    })
+    app.runs().find(caller.tenant(), run_id).await.or_not_found("Run", run_id.as_str())
 }

@@ -29,9 +29,7 @@ use tracing::{debug, error, info, warn};
 use turnwire_contract::StoreError;
 
 use crate::{
-    access_log,
-    api_error::ApiError,
-    app::App,
+    ApiError, App, access_log,
     auth::{self, Auth},
     connection::{self, Connection, Times, Verdict, taken},
     connection_permit::ConnectionPermit,

@@ -22,16 +22,12 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    api_error::{ApiError, ErrorBody},
-    app::App,
+    ApiError, App, Caller, Json, JsonBody, PathParams, QueryParams,
     audit::Deed,
-    auth::{Caller, SharedReader},
-    body::{JsonBody, typed},
-    json::Json,
-    path::PathParams,
-    query::QueryParams,
+    auth::SharedReader,
     run_calls::{full_result, text_response},
     runs::{self, EventsParams, RunFrame, RunRow, Shown},
+    typed,
 };
 
 /// Lifetime of a link in seconds: the default, and the range.
@@ -111,12 +107,10 @@ struct ShareList {
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/share",
-    tag = "runs",
-    params(("run_id" = String, Path)),
     request_body = NewShare,
     responses(
         (status = 200, description = "The link", body = MadeShare),
-        (status = 409, description = "The run has too many links", body = ErrorBody),
+        (status = 409, description = "The run has too many links"),
     )
 )]
 async fn create(
@@ -161,8 +155,6 @@ async fn create(
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}/shares",
-    tag = "runs",
-    params(("run_id" = String, Path)),
     responses((status = 200, description = "The links that have not expired", body = ShareList))
 )]
 async fn list(
@@ -197,8 +189,6 @@ struct RevokedShare {
 #[utoipa::path(
     delete,
     path = "/v1/runs/{run_id}/shares/{share_id}",
-    tag = "runs",
-    params(("run_id" = String, Path), ("share_id" = String, Path)),
     responses((status = 200, description = "The link does not work any more", body = RevokedShare))
 )]
 async fn revoke(
@@ -231,8 +221,6 @@ struct SharedRun {
 #[utoipa::path(
     get,
     path = "/v1/shared/{token}",
-    tag = "runs",
-    params(("token" = String, Path)),
     responses((status = 200, description = "The current state of the run", body = SharedRun))
 )]
 async fn snapshot(
@@ -250,8 +238,7 @@ async fn snapshot(
 #[utoipa::path(
     get,
     path = "/v1/shared/{token}/events",
-    tag = "runs",
-    params(("token" = String, Path), EventsParams, ("Last-Event-ID" = Option<String>, Header)),
+    params(EventsParams, ("Last-Event-ID" = Option<String>, Header)),
     responses(
         (status = 200, description = "The events of the run. The stream ends with the event that \
                 ends the run", content(
@@ -280,17 +267,14 @@ async fn events(
 #[utoipa::path(
     get,
     path = "/v1/shared/{token}/calls/{call_id}/result",
-    tag = "runs",
     params(
-        ("token" = String, Path),
-        ("call_id" = String, Path),
         ("Range" = Option<String>, Header,
             description = "A single byte range, such as `bytes=0-32767`"),
     ),
     responses(
         (status = 200, description = "The full result", content_type = "text/plain"),
         (status = 206, description = "The requested range", content_type = "text/plain"),
-        (status = 416, description = "The range is past the end of the result", body = ErrorBody),
+        (status = 416, description = "The range is past the end of the result"),
     )
 )]
 async fn result(

@@ -12,12 +12,8 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    ApiError, App, Caller, Json, QueryParams,
     admin::{Admin, checked_name},
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
-    json::Json,
-    query::QueryParams,
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -100,7 +96,6 @@ struct QuotaUsage {
 #[utoipa::path(
     get,
     path = "/v1/usage",
-    tag = "usage",
     responses((status = 200, description = "The quotas of the caller", body = QuotaUsage))
 )]
 async fn own(State(app): State<App>, caller: Caller) -> Result<Json<QuotaUsage>, ApiError> {
@@ -171,7 +166,6 @@ struct UsageParams {
 #[utoipa::path(
     get,
     path = "/v1/admin/usage",
-    tag = "admin",
     params(UsageParams),
     responses((status = 200, description = "The quotas of the tenant and its keys", body = UsageList))
 )]

@@ -12,7 +12,7 @@ use axum::{
 };
 use rust_embed::{Embed, EmbeddedFile};
 
-use crate::{app::App, embedded::Folder, path::nothing_here};
+use crate::{App, embedded::Folder, path::nothing_here};
 
 /// The files of the page, empty if it was not built.
 #[derive(Embed)]

@@ -13,13 +13,8 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
-    json::Json,
+    ApiError, App, Caller, Json, PathParams, QueryParams,
     page::{Order, Page, checked_limit, unknown_entry},
-    path::PathParams,
-    query::QueryParams,
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -116,7 +111,6 @@ struct DeliveryListParams {
 #[utoipa::path(
     get,
     path = "/v1/webhooks/deliveries",
-    tag = "webhooks",
     params(DeliveryListParams),
     responses((status = 200, description = "A page of deliveries", body = Page<DeliveryLine>))
 )]
@@ -168,8 +162,6 @@ fn unknown_place(query: &DeliveryQuery) -> ApiError {
 #[utoipa::path(
     post,
     path = "/v1/webhooks/deliveries/{delivery_id}/redeliver",
-    tag = "webhooks",
-    params(("delivery_id" = String, Path)),
     responses((status = 200, description = "The delivery", body = DeliveryLine))
 )]
 async fn redeliver(

@@ -22,9 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
 
 use crate::{
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
+    ApiError, App, Caller,
     limits::{HttpLimits, MAX_MESSAGE, MAX_PER_SECOND, WRITE_TIMEOUT},
     metrics::{Direction, Metrics},
 };

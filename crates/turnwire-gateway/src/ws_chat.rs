@@ -32,13 +32,10 @@ use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    ApiError, App, Caller, QueryParams,
     answers::{GivenReply, not_asked},
-    api_error::{ApiError, ErrorBody},
-    app::App,
-    auth::Caller,
     connection_permit::ConnectionPermit,
     limits,
-    query::QueryParams,
     retry::retry_of,
     run_calls::approval,
     streaming::{follow_while_it_runs, frames},
@@ -69,12 +66,11 @@ struct ConnectParams {
 #[utoipa::path(
     get,
     path = "/ws/chat",
-    tag = "chat",
     params(ConnectParams),
     responses(
         (status = 101, description = "The chat WebSocket is open. The client sends `WsRequest`, \
                 the server `WsMessage`"),
-        (status = 426, description = "The request is not a WebSocket upgrade", body = ErrorBody),
+        (status = 426, description = "The request is not a WebSocket upgrade"),
     )
 )]
 async fn connect(

@@ -13,14 +13,12 @@ use super::{
     stream::{Progress, StreamOptions, stream_of},
 };
 use crate::{
+    ApiError, App, Caller,
     answers::GivenReply,
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
-    body::typed,
     run_calls::approval,
     runs::find,
     streaming::{CancelOnDrop, follow_while_it_runs},
+    typed,
 };
 
 /// The answer to an approval.

@@ -11,12 +11,12 @@ use utoipa::ToSchema;
 
 use super::messages::{ClientMessage, read_messages};
 use crate::{
-    api_error::ApiError,
-    body::typed,
+    ApiError,
     client_error::{ClientError, shown},
     client_tools::{ClientTool, read_client_tools},
     fingerprint::fingerprint,
     limits::RequestLimits,
+    typed,
 };
 
 /// Maximum length of the ID of a thread or a run, in characters.

@@ -15,12 +15,7 @@ use super::{
     thread::find_run,
 };
 use crate::{
-    api_error::{ApiError, ErrorBody},
-    app::App,
-    auth::Caller,
-    json::Json,
-    path::PathParams,
-    query::QueryParams,
+    ApiError, App, Caller, Json, PathParams, QueryParams,
     runs::CommandResult,
     streaming::{cursor_ahead, follow_while_it_runs},
 };
@@ -48,9 +43,7 @@ pub(super) struct ResumeParams {
 #[utoipa::path(
     get,
     path = "/ag-ui/runs/{run_id}",
-    tag = "ag-ui",
     params(
-        ("run_id" = String, Path),
         ResumeParams,
         ("Last-Event-ID" = Option<String>, Header),
     ),
@@ -61,7 +54,7 @@ pub(super) struct ResumeParams {
         )),
         (status = 204,
             description = "With `Last-Event-ID`: the run has ended and no events follow"),
-        (status = 404, description = "There is no run with this ID", body = ErrorBody),
+        (status = 404, description = "There is no run with this ID"),
     )
 )]
 pub(super) async fn resume(
@@ -104,8 +97,6 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
 #[utoipa::path(
     post,
     path = "/ag-ui/runs/{run_id}/cancel",
-    tag = "ag-ui",
-    params(("run_id" = String, Path)),
     responses((status = 200, description = "`done` is true if the run was in progress",
         body = CommandResult))
 )]

@@ -15,12 +15,7 @@ use super::{
     thread::{conversation_of, key_of},
 };
 use crate::{
-    api_error::{ApiError, ErrorBody},
-    app::App,
-    auth::Caller,
-    body::JsonBody,
-    client_tools::with_client_tools,
-    responses::model_for,
+    ApiError, App, Caller, JsonBody, client_tools::with_client_tools, responses::model_for,
     streaming::CancelOnDrop,
 };
 
@@ -34,15 +29,13 @@ use crate::{
 #[utoipa::path(
     post,
     path = "/ag-ui",
-    tag = "ag-ui",
     request_body = RunAgentInput,
     responses(
         (status = 200, description = "The events of the run, as server-sent events", content(
             (AgUiFrame = "text/event-stream"),
         )),
         (status = 409,
-            description = "The thread has a run in progress, or an interrupt was already answered",
-            body = ErrorBody),
+            description = "The thread has a run in progress, or an interrupt was already answered"),
     )
 )]
 pub(super) async fn run_agent(

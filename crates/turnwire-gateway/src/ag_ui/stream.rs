@@ -21,8 +21,7 @@ use turnwire_surfaces::{
 
 use super::echo::{referenced, resolve};
 use crate::{
-    api_error::ApiError,
-    app::App,
+    ApiError, App,
     sse::{BrokenStream, SseFrame, breaking_event_stream},
     streaming::{CancelOnDrop, ProjectedFrame, watched_frames},
 };

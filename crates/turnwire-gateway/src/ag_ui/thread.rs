@@ -3,9 +3,7 @@
 use axum::http::StatusCode;
 use turnwire_contract::{ConversationId, RequestKey, RunId, StoreError};
 
-use crate::{
-    api_error::ApiError, app::App, auth::Caller, conversations, fingerprint::conversation_id,
-};
+use crate::{ApiError, App, Caller, conversations, fingerprint::conversation_id};
 
 /// The protocol, for the IDs of its conversations.
 const PROTOCOL: &str = "ag-ui";

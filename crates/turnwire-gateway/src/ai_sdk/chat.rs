@@ -22,12 +22,9 @@ use super::{
     stream::{Reading, chunk_stream, reading_of},
 };
 use crate::{
-    api_error::{ApiError, ErrorBody},
-    app::App,
-    auth::Caller,
+    ApiError, App, Caller, QueryParams,
     client_tools::{read_client_tools, with_client_tools},
     idempotency::{IdempotencyKey, KeyedBody},
-    query::QueryParams,
     streaming::follow_while_it_runs,
 };
 
@@ -41,7 +38,6 @@ const RECORD_TIME: Duration = Duration::from_secs(10);
 #[utoipa::path(
     post,
     path = "/ai-sdk/chat",
-    tag = "ai-sdk",
     params(SdkParams, IdempotencyKey),
     request_body = ChatBody,
     responses(
@@ -50,8 +46,7 @@ const RECORD_TIME: Duration = Duration::from_secs(10);
                     the stream, for resuming it",
             content((UiChunk = "text/event-stream"))),
         (status = 409, description = "The chat already has a run in progress, or the call does not \
-                wait for an approval",
-            body = ErrorBody),
+                wait for an approval"),
     )
 )]
 pub(super) async fn chat(

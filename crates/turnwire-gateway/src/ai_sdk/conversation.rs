@@ -12,7 +12,7 @@ use super::{
     messages::earlier_items,
     request::{ChatRequest, check_chat_id},
 };
-use crate::{api_error::ApiError, app::App, auth::Caller, fingerprint::conversation_id};
+use crate::{ApiError, App, Caller, fingerprint::conversation_id};
 
 /// The protocol, for the IDs of its conversations.
 const PROTOCOL: &str = "ai-sdk";

@@ -7,10 +7,10 @@ use turnwire_surfaces::ai_sdk::read_approval_id;
 use utoipa::ToSchema;
 
 use crate::{
-    api_error::ApiError,
-    body::typed,
+    ApiError,
     client_error::{ClientError, shown},
     client_tools::ClientTool,
+    typed,
 };
 
 /// Recorded as the source of approvals.

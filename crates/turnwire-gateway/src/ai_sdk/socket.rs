@@ -36,13 +36,10 @@ use super::{
     stream::{Reading, chunks, in_progress, reading_of},
 };
 use crate::{
-    api_error::{ApiError, ErrorBody},
-    app::App,
-    auth::Caller,
+    ApiError, App, Caller, QueryParams,
     body::parse,
     connection_permit::ConnectionPermit,
     limits,
-    query::QueryParams,
     websocket::{self, ClientSocket, Disconnected, Incoming},
 };
 
@@ -50,12 +47,11 @@ use crate::{
 #[utoipa::path(
     get,
     path = "/ai-sdk/chat",
-    tag = "ai-sdk",
     params(SdkParams),
     responses(
         (status = 101, description = "The WebSocket is open. The client sends `send`, `resume` and \
                 `abort`, the server `start`, `chunk`, `end`, `no-active` and `error`"),
-        (status = 426, description = "The request is not a WebSocket upgrade", body = ErrorBody),
+        (status = 426, description = "The request is not a WebSocket upgrade"),
     )
 )]
 pub(super) async fn connect(

@@ -19,12 +19,7 @@ use utoipa::IntoParams;
 
 use super::{ECHO_KEY, Sdk, SdkParams, conversation::Chat};
 use crate::{
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
-    json::Json,
-    path::PathParams,
-    query::QueryParams,
+    ApiError, App, Caller, Json, PathParams, QueryParams,
     runs::CommandResult,
     sse::{BrokenStream, SseFrame, breaking_event_stream},
     streaming::{ProjectedFrame, cursor_ahead, follow_while_it_runs, watched_frames},
@@ -153,7 +148,6 @@ pub(super) struct ResumeParams {
 #[utoipa::path(
     get,
     path = "/ai-sdk/chat/{chat_id}/stream",
-    tag = "ai-sdk",
     params(("chat_id" = String, Path, description = "ID of the chat, or name of a stream"),
         ResumeParams),
     responses(
@@ -276,8 +270,6 @@ pub(super) async fn reading_of(
 #[utoipa::path(
     post,
     path = "/ai-sdk/chat/{chat_id}/stop",
-    tag = "ai-sdk",
-    params(("chat_id" = String, Path)),
     responses(
         (status = 200, description = "The run is being cancelled", body = CommandResult),
         (status = 204, description = "The chat has no run in progress"),

@@ -30,13 +30,9 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::request::{Translated, translate};
 use crate::{
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
+    ApiError, App, Caller, Json, QueryParams,
     failed_run::{FailedRun, FailedRunBody},
     idempotency::{IdempotencyKey, KeyedBody},
-    json::Json,
-    query::QueryParams,
     responses::{CreateOptions, ProfileParams, create_once, profile, request as run_request},
     sse::{EarlyEnd, SseFrame, event_stream_with},
     streaming::{CancelOnDrop, ProjectedFrame, project_to_end, watched_frames},
@@ -147,7 +143,6 @@ struct CreateChatCompletion {
 #[utoipa::path(
     post,
     path = "/v1/chat/completions",
-    tag = "chat completions",
     params(ProfileParams, IdempotencyKey),
     request_body = CreateChatCompletion,
     responses(

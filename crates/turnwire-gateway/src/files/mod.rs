@@ -12,19 +12,14 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
-use turnwire_contract::{FileId, FileRecord, LibraryError, Timestamp};
+use turnwire_contract::{FileId, FileRecord, Timestamp};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::upload::UploadBody;
 use crate::{
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
-    json::Json,
+    ApiError, App, Caller, Json, OrNotFound, PathParams, QueryParams,
     page::{Order, Page, PageParams},
-    path::PathParams,
-    query::QueryParams,
 };
 
 /// Largest accepted `limit`, as official clients send it. A page has at most [`MAX_ON_A_PAGE`]
@@ -106,7 +101,6 @@ struct FileParams {
 #[utoipa::path(
     post,
     path = "/v1/files",
-    tag = "files",
     request_body(content = UploadBody, content_type = "multipart/form-data"),
     responses((status = 200, description = "The uploaded file", body = FileObject))
 )]
@@ -124,7 +118,6 @@ async fn create(
 #[utoipa::path(
     get,
     path = "/v1/files",
-    tag = "files",
     params(FileParams, PageParams),
     responses((status = 200, description = "A page of files", body = Page<FileObject>))
 )]
@@ -149,8 +142,6 @@ async fn list(
 #[utoipa::path(
     get,
     path = "/v1/files/{file_id}",
-    tag = "files",
-    params(("file_id" = String, Path)),
     responses((status = 200, description = "The metadata of the file", body = FileObject))
 )]
 async fn retrieve(
@@ -165,8 +156,6 @@ async fn retrieve(
 #[utoipa::path(
     delete,
     path = "/v1/files/{file_id}",
-    tag = "files",
-    params(("file_id" = String, Path)),
     responses((status = 200, description = "The file was deleted", body = DeletedObject))
 )]
 async fn delete(
@@ -174,8 +163,8 @@ async fn delete(
     caller: Caller,
     PathParams(id): PathParams<String>,
 ) -> Result<Json<DeletedObject>, ApiError> {
-    let removed = app.library().remove_file(caller.tenant(), &FileId::from(id.as_str())).await;
-    removed.map_err(|error| missing("File", &id, error))?;
+    let done = app.library().remove_file(caller.tenant(), &FileId::from(id.as_str())).await;
+    done.or_not_found("File", &id)?;
     Ok(Json(DeletedObject::new(id, "file")))
 }
 
@@ -183,8 +172,6 @@ async fn delete(
 #[utoipa::path(
     get,
     path = "/v1/files/{file_id}/content",
-    tag = "files",
-    params(("file_id" = String, Path)),
     responses((
         status = 200,
         description = "The content of the file, unchanged",
@@ -199,7 +186,7 @@ async fn content(
 ) -> Result<Response, ApiError> {
     let record = find(&app, &caller, &id).await?;
     let content = app.library().content_stream(caller.tenant(), &record.id).await;
-    let content = content.map_err(|error| missing("File", &id, error))?;
+    let content = content.or_not_found("File", &id)?;
     let length = [(header::CONTENT_LENGTH, HeaderValue::from(record.bytes))];
     Ok((only_to_keep(), length, Body::from_stream(content)).into_response())
 }
@@ -215,17 +202,7 @@ fn only_to_keep() -> [(HeaderName, HeaderValue); 3] {
 }
 
 pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<FileRecord, ApiError> {
-    let found = app.library().file(caller.tenant(), &FileId::from(id)).await;
-    found.map_err(|error| missing("File", id, error))
-}
-
-/// The error for a missing object. It names the ID the client used, whether the object does not
-/// exist or belongs to another tenant (A1).
-pub(crate) fn missing(what: &str, id: &str, error: LibraryError) -> ApiError {
-    match error {
-        LibraryError::NotFound(_) => ApiError::not_found(what, id),
-        other => other.into(),
-    }
+    app.library().file(caller.tenant(), &FileId::from(id)).await.or_not_found("File", id)
 }
 
 /// A timestamp in Unix seconds.

@@ -16,10 +16,7 @@ use axum::{
 use turnwire_contract::{FileId, FileRecord, FileUpload, Timestamp};
 use utoipa::ToSchema;
 
-use crate::{
-    api_error::ApiError, app::App, auth::Caller, body::in_time, client_error::ClientError,
-    start_run::used_up,
-};
+use crate::{ApiError, App, Caller, body::in_time, client_error::ClientError, start_run::used_up};
 
 /// Maximum size of the form apart from the file: the other fields and the boundaries.
 pub(crate) const FORM_BYTES: usize = 64 * 1024;

@@ -28,12 +28,8 @@ use super::{
     request::{self, wrap_summary},
 };
 use crate::{
-    api_error::{ApiError, ErrorBody},
-    app::App,
-    auth::Caller,
-    body::JsonBody,
+    ApiError, App, Caller, Json, JsonBody,
     failed_run::{FailedRun, FailedRunBody},
-    json::Json,
     start_run::outcome_of,
 };
 
@@ -89,12 +85,10 @@ fn not_heeded(body: &Value, heeded: &[&str]) -> Option<ResponseNote> {
 #[utoipa::path(
     post,
     path = "/v1/responses/compact",
-    tag = "responses",
     request_body = request::CreateResponse,
     responses(
         (status = 200, description = "The summary", body = Compacted),
-        (status = 409, description = "The previous response is still in progress",
-            body = ErrorBody),
+        (status = 409, description = "The previous response is still in progress"),
         (status = 429, description = "The model provider's rate limit was reached",
             body = FailedRunBody),
         (status = 500, description = "The run failed with an error that a retry does not resolve",
@@ -207,12 +201,10 @@ pub(super) struct InputTokens {
 #[utoipa::path(
     post,
     path = "/v1/responses/input_tokens",
-    tag = "responses",
     request_body = request::CreateResponse,
     responses(
         (status = 200, description = "The estimate", body = InputTokens),
-        (status = 409, description = "The previous response is still in progress",
-            body = ErrorBody),
+        (status = 409, description = "The previous response is still in progress"),
     )
 )]
 pub(super) async fn input_tokens(

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{app::App, limits::WRITE_TIMEOUT};
+use crate::{App, limits::WRITE_TIMEOUT};
 
 /// Maximum number of queued frames.
 const MAX_FRAMES: usize = 256;

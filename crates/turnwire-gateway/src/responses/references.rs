@@ -6,7 +6,7 @@ use turnwire_contract::{Entry, FileId, Item, ItemId, LibraryAddress, Scope, Tool
 use turnwire_surfaces::responses::ids;
 
 use super::request::{FoundFile, References, ResolvedReferences};
-use crate::{api_error::ApiError, app::App, auth::Caller};
+use crate::{ApiError, App, Caller};
 
 /// Maximum number of items and files the input may refer to.
 const MAX_REFERENCES: usize = 1_000;

@@ -52,13 +52,10 @@ use super::{
     stored::{self, not_by_get},
 };
 use crate::{
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
+    ApiError, App, Caller, QueryParams,
     connection_permit::ConnectionPermit,
     json,
     limits::{self, HttpLimits},
-    query::QueryParams,
     streaming::{CancelOnDrop, frames},
     sync::lock,
     websocket::{self, RateLimit},
@@ -81,13 +78,11 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 #[utoipa::path(
     get,
     path = "/v1/responses",
-    tag = "responses",
     params(ProfileParams),
     responses(
         (status = 101, description = "The WebSocket is open. The client sends `response.create` \
                 messages and receives their events"),
-        (status = 426, description = "The request is not a WebSocket upgrade",
-            body = crate::api_error::ErrorBody),
+        (status = 426, description = "The request is not a WebSocket upgrade"),
     )
 )]
 pub(super) async fn connect(

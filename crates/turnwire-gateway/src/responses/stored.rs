@@ -20,15 +20,10 @@ use utoipa::IntoParams;
 
 use super::output::{ProfileParams, profile, stream_of};
 use crate::{
-    api_error::{ApiError, ErrorBody},
-    app::App,
+    ApiError, App, Caller, Json, PathParams, QueryParams,
     audit::Deed,
-    auth::Caller,
     files::DeletedObject,
-    json::Json,
     page::{Order, Page, PageParams},
-    path::PathParams,
-    query::QueryParams,
     streaming::{cursor_ahead, follow_while_it_runs, project_to_end},
 };
 
@@ -56,13 +51,12 @@ pub(super) struct ReadParams {
 #[utoipa::path(
     get,
     path = "/v1/responses/{response_id}",
-    tag = "responses",
-    params(("response_id" = String, Path), ReadParams),
+    params(ReadParams),
     responses(
         (status = 200,
             description = "The current state of the response. With `stream=true`, its events",
             content((Response = "application/json"), (SequencedEvent = "text/event-stream"))),
-        (status = 404, description = "There is no response with this ID", body = ErrorBody),
+        (status = 404, description = "There is no response with this ID"),
     )
 )]
 pub(super) async fn retrieve(
@@ -140,11 +134,9 @@ pub(super) async fn current_response(
 #[utoipa::path(
     post,
     path = "/v1/responses/{response_id}/cancel",
-    tag = "responses",
-    params(("response_id" = String, Path)),
     responses(
         (status = 200, description = "The cancelled response", body = Response),
-        (status = 400, description = "The response has already ended", body = ErrorBody),
+        (status = 400, description = "The response has already ended"),
     )
 )]
 pub(super) async fn cancel(
@@ -181,11 +173,9 @@ async fn stop(app: &App, caller: &Caller, run_id: &RunId) -> Result<(), ApiError
 #[utoipa::path(
     delete,
     path = "/v1/responses/{response_id}",
-    tag = "responses",
-    params(("response_id" = String, Path)),
     responses(
         (status = 200, description = "The response was deleted", body = DeletedObject),
-        (status = 409, description = "The response did not end in time", body = ErrorBody),
+        (status = 409, description = "The response did not end in time"),
     )
 )]
 pub(super) async fn delete(
@@ -207,8 +197,7 @@ pub(super) async fn delete(
 #[utoipa::path(
     get,
     path = "/v1/responses/{response_id}/input_items",
-    tag = "responses",
-    params(("response_id" = String, Path), PageParams),
+    params(PageParams),
     responses((status = 200, description = "A page of input items", body = Page<InputItem>))
 )]
 pub(super) async fn input_items(

@@ -19,15 +19,10 @@ use super::{
     find,
 };
 use crate::{
-    api_error::{ApiError, sentence},
-    app::App,
-    auth::Caller,
-    body::JsonBody,
-    files::{self, DeletedObject, missing, seconds},
-    json::Json,
+    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, QueryParams,
+    api_error::sentence,
+    files::{self, DeletedObject, seconds},
     page::{Order, Page, PageParams},
-    path::PathParams,
-    query::QueryParams,
 };
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -159,8 +154,6 @@ impl StatusParams {
 #[utoipa::path(
     post,
     path = "/v1/vector_stores/{vector_store_id}/files",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path)),
     request_body = AttachBody,
     responses((status = 200, description = "The attached file", body = VectorStoreFile))
 )]
@@ -183,8 +176,7 @@ async fn attach(
 #[utoipa::path(
     get,
     path = "/v1/vector_stores/{vector_store_id}/files",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path), StatusParams, PageParams),
+    params(StatusParams, PageParams),
     responses((status = 200, description = "A page of files", body = Page<VectorStoreFile>))
 )]
 async fn list(
@@ -205,8 +197,6 @@ async fn list(
 #[utoipa::path(
     get,
     path = "/v1/vector_stores/{vector_store_id}/files/{file_id}",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path), ("file_id" = String, Path)),
     responses((status = 200, description = "The file", body = VectorStoreFile))
 )]
 async fn retrieve(
@@ -223,8 +213,6 @@ async fn retrieve(
 #[utoipa::path(
     post,
     path = "/v1/vector_stores/{vector_store_id}/files/{file_id}",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path), ("file_id" = String, Path)),
     request_body = AttributesBody,
     responses((status = 200, description = "The updated file", body = VectorStoreFile))
 )]
@@ -237,8 +225,8 @@ async fn update(
     let store = find(&app, &caller, &id).await?;
     let attributes = read_attributes(body)?;
     let (tenant, id) = (caller.tenant(), FileId::from(file_id.as_str()));
-    let changed = app.library().set_attributes(tenant, &store.id, &id, attributes).await;
-    changed.map_err(|error| missing("File", &file_id, error))?;
+    let done = app.library().set_attributes(tenant, &store.id, &id, attributes).await;
+    done.or_not_found("File", &file_id)?;
     let attached = attachment(&app, &caller, &store.id, &file_id).await?;
     Ok(Json(show(&store.id, attached)))
 }
@@ -247,8 +235,6 @@ async fn update(
 #[utoipa::path(
     delete,
     path = "/v1/vector_stores/{vector_store_id}/files/{file_id}",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path), ("file_id" = String, Path)),
     responses((status = 200, description = "The file was removed from the vector store",
         body = DeletedObject))
 )]
@@ -261,7 +247,7 @@ async fn detach(
     let library = app.library();
     let detached =
         library.detach(caller.tenant(), &store.id, &FileId::from(file_id.as_str())).await;
-    detached.map_err(|error| missing("File", &file_id, error))?;
+    detached.or_not_found("File", &file_id)?;
     Ok(Json(DeletedObject::new(file_id, "vector_store.file.deleted")))
 }
 
@@ -269,8 +255,6 @@ async fn detach(
 #[utoipa::path(
     get,
     path = "/v1/vector_stores/{vector_store_id}/files/{file_id}/content",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path), ("file_id" = String, Path)),
     responses((status = 200,
         description = "The text of the file, chunk by chunk. Empty until the file is indexed",
         body = ContentPage))
@@ -283,7 +267,7 @@ async fn content(
     let store = find(&app, &caller, &id).await?;
     let id = FileId::from(file_id.as_str());
     let chunks = app.library().chunks(caller.tenant(), &store.id, &id).await;
-    let chunks = chunks.map_err(|error| missing("File", &file_id, error))?;
+    let chunks = chunks.or_not_found("File", &file_id)?;
     let data = chunks.into_iter().map(Text::new).collect();
     let object = "vector_store.file_content.page";
     Ok(Json(ContentPage { object, data, has_more: false, next_page: None }))
@@ -335,8 +319,7 @@ async fn attachment(
     file_id: &str,
 ) -> Result<Attachment, ApiError> {
     let id = FileId::from(file_id);
-    let found = app.library().attachment(caller.tenant(), collection, &id).await;
-    found.map_err(|error| missing("File", file_id, error))
+    app.library().attachment(caller.tenant(), collection, &id).await.or_not_found("File", file_id)
 }
 
 /// A file in a store, as it is sent.

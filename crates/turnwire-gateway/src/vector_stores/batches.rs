@@ -15,15 +15,9 @@ use super::{
     find,
 };
 use crate::{
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
-    body::JsonBody,
-    files::{missing, seconds},
-    json::Json,
+    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, QueryParams,
+    files::seconds,
     page::{Page, PageParams},
-    path::PathParams,
-    query::QueryParams,
 };
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -75,8 +69,6 @@ impl FileBatch {
 #[utoipa::path(
     post,
     path = "/v1/vector_stores/{vector_store_id}/file_batches",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path)),
     request_body = BatchBody,
     responses((status = 200, description = "The new batch",
         body = FileBatch))
@@ -105,8 +97,6 @@ async fn create(
 #[utoipa::path(
     get,
     path = "/v1/vector_stores/{vector_store_id}/file_batches/{batch_id}",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path), ("batch_id" = String, Path)),
     responses((status = 200, description = "The batch", body = FileBatch))
 )]
 async fn retrieve(
@@ -122,8 +112,6 @@ async fn retrieve(
 #[utoipa::path(
     post,
     path = "/v1/vector_stores/{vector_store_id}/file_batches/{batch_id}/cancel",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path), ("batch_id" = String, Path)),
     responses((status = 200, description = "The cancelled batch. Files that are already indexed \
             stay in the vector store",
         body = FileBatch))
@@ -135,8 +123,8 @@ async fn cancel(
 ) -> Result<Json<FileBatch>, ApiError> {
     let store = find(&app, &caller, &id).await?;
     let batch = BatchId::from(batch_id.as_str());
-    let cancelled = app.library().cancel_batch(caller.tenant(), &store.id, &batch).await;
-    cancelled.map_err(|error| missing("File batch", &batch_id, error))?;
+    let done = app.library().cancel_batch(caller.tenant(), &store.id, &batch).await;
+    done.or_not_found("File batch", &batch_id)?;
     let (_, batch) = find_batch(&app, &caller, &id, &batch_id).await?;
     Ok(Json(FileBatch::of(&store.id, batch)))
 }
@@ -145,8 +133,7 @@ async fn cancel(
 #[utoipa::path(
     get,
     path = "/v1/vector_stores/{vector_store_id}/file_batches/{batch_id}/files",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path), ("batch_id" = String, Path), StatusParams, PageParams),
+    params(StatusParams, PageParams),
     responses((
         status = 200,
         description = "A page of files. Files detached in the meantime are not listed",
@@ -178,6 +165,6 @@ async fn find_batch(
     let store = find(app, caller, id).await?;
     let batch = BatchId::from(batch_id);
     let batch = app.library().batch(caller.tenant(), &store.id, &batch).await;
-    let batch = batch.map_err(|error| missing("File batch", batch_id, error))?;
+    let batch = batch.or_not_found("File batch", batch_id)?;
     Ok((store, batch))
 }

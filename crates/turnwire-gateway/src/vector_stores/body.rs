@@ -9,9 +9,9 @@ use turnwire_surfaces::responses::response::ResponseNote;
 use utoipa::ToSchema;
 
 use crate::{
-    api_error::ApiError,
-    body::typed,
+    ApiError,
     responses::request::{ClientError, read_metadata},
+    typed,
 };
 
 /// Maximum number of files that can be attached at once.

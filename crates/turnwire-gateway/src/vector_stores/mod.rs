@@ -27,15 +27,9 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::body::{StoreBody, Wanted, read_chunking, read_store};
 use crate::{
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
-    body::JsonBody,
-    files::{DeletedObject, missing, seconds},
-    json::Json,
+    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, QueryParams,
+    files::{DeletedObject, seconds},
     page::{Order, Page, PageParams},
-    path::PathParams,
-    query::QueryParams,
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -113,7 +107,6 @@ impl From<turnwire_contract::FileCounts> for FileCounts {
 #[utoipa::path(
     post,
     path = "/v1/vector_stores",
-    tag = "vector_stores",
     request_body = StoreBody,
     responses((status = 200, description = "The new vector store", body = VectorStore))
 )]
@@ -149,7 +142,6 @@ async fn create(
 #[utoipa::path(
     get,
     path = "/v1/vector_stores",
-    tag = "vector_stores",
     params(PageParams),
     responses((status = 200, description = "A page of vector stores", body = Page<VectorStore>))
 )]
@@ -173,8 +165,6 @@ async fn list(
 #[utoipa::path(
     get,
     path = "/v1/vector_stores/{vector_store_id}",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path)),
     responses((status = 200, description = "The vector store", body = VectorStore))
 )]
 async fn retrieve(
@@ -190,8 +180,6 @@ async fn retrieve(
 #[utoipa::path(
     post,
     path = "/v1/vector_stores/{vector_store_id}",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path)),
     request_body = StoreBody,
     responses((status = 200, description = "The updated vector store", body = VectorStore))
 )]
@@ -216,9 +204,8 @@ async fn update(
     } else if let Some(after) = expires_after {
         notes.expires_after_days = Some(after.days()?);
     }
-    let annotated =
-        app.library().annotate_collection(caller.tenant(), &record.id, notes.clone()).await;
-    annotated.map_err(|error| missing("Vector store", &id, error))?;
+    let done = app.library().annotate_collection(caller.tenant(), &record.id, notes.clone()).await;
+    done.or_not_found("Vector store", &id)?;
     let record = find(&app, &caller, &id).await?;
     Ok(Json(VectorStore { turnwire, ..show(&app, &caller, record).await? }))
 }
@@ -227,8 +214,6 @@ async fn update(
 #[utoipa::path(
     delete,
     path = "/v1/vector_stores/{vector_store_id}",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path)),
     responses((status = 200, description = "The vector store was deleted", body = DeletedObject))
 )]
 async fn delete(
@@ -237,8 +222,8 @@ async fn delete(
     PathParams(id): PathParams<String>,
 ) -> Result<Json<DeletedObject>, ApiError> {
     let collection = CollectionId::from(id.as_str());
-    let removed = app.library().remove_collection(caller.tenant(), &collection).await;
-    removed.map_err(|error| missing("Vector store", &id, error))?;
+    let done = app.library().remove_collection(caller.tenant(), &collection).await;
+    done.or_not_found("Vector store", &id)?;
     Ok(Json(DeletedObject::new(id, "vector_store.deleted")))
 }
 
@@ -249,7 +234,7 @@ async fn show(
 ) -> Result<VectorStore, ApiError> {
     let usage = app.library().usage(caller.tenant(), &record.id).await;
     let CollectionUsage { files, bytes } =
-        usage.map_err(|error| missing("Vector store", record.id.as_str(), error))?;
+        usage.or_not_found("Vector store", record.id.as_str())?;
     let status = if record.is_expired(app.runs().now()) {
         "expired"
     } else if files.in_progress > 0 {
@@ -277,5 +262,5 @@ async fn show(
 /// Finds a vector store of the caller.
 async fn find(app: &App, caller: &Caller, id: &str) -> Result<CollectionRecord, ApiError> {
     let found = app.library().collection(caller.tenant(), &CollectionId::from(id)).await;
-    found.map_err(|error| missing("Vector store", id, error))
+    found.or_not_found("Vector store", id)
 }

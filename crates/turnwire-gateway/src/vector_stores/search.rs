@@ -12,14 +12,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{attached::Text, find};
 use crate::{
-    api_error::ApiError,
-    app::App,
-    auth::Caller,
-    body::{JsonBody, typed},
-    client_error::ClientError,
-    files::missing,
-    json::Json,
-    path::PathParams,
+    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, client_error::ClientError, typed,
 };
 
 /// Range of `max_num_results`, and its default.
@@ -148,8 +141,6 @@ struct Search {
 #[utoipa::path(
     post,
     path = "/v1/vector_stores/{vector_store_id}/search",
-    tag = "vector_stores",
-    params(("vector_store_id" = String, Path)),
     request_body = SearchBody,
     responses((status = 200, description = "The matching chunks, best first", body = SearchPage))
 )]
@@ -169,7 +160,7 @@ async fn search(
         let query = Query { filter, ..Query::new(text.as_str(), search.most) };
         let answer =
             app.library().search(caller.tenant(), slice::from_ref(&store.id), &query).await;
-        let answer = answer.map_err(|error| missing("Vector store", &id, error))?;
+        let answer = answer.or_not_found("Vector store", &id)?;
         words_only = words_only || answer.words_only.is_some();
         found.extend(answer.chunks);
     }
