@@ -103,6 +103,12 @@ impl Problem {
             tell(&format!("{} {}", paint.bold(Colour::Cyan, "hint:"), clean(hint)));
         }
     }
+
+    /// Prints the error to standard error, and returns its exit code.
+    pub(crate) fn shown(&self, paint: Paint) -> Exit {
+        self.show(paint);
+        self.exit
+    }
 }
 
 impl fmt::Display for Problem {

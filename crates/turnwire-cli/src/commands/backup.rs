@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 
 use turnwire_stores::BackupError;
 
+use super::watched::runtime;
 use crate::{
     args::BackupArguments,
     environment::Environment,
@@ -17,17 +18,14 @@ pub(crate) fn backup(arguments: &BackupArguments, environment: &Environment) -> 
         Ok(()) => Exit::Done,
         Err(problem) => {
             let on_terminal = io::stderr().is_terminal();
-            problem.show(Paint::choose(arguments.color, environment, on_terminal));
-            problem.exit
+            problem.shown(Paint::choose(arguments.color, environment, on_terminal))
         }
     }
 }
 
 fn copied(arguments: &BackupArguments, environment: &Environment) -> Result<(), Problem> {
     let BackupSettings { url } = BackupSettings::read(arguments, environment)?;
-    let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))?;
-    let made = runtime.block_on(turnwire_stores::backup(&url, &arguments.file));
+    let made = runtime()?.block_on(turnwire_stores::backup(&url, &arguments.file));
     made.map_err(|error| worded(&error))?;
     tell(&format!("The store is in {}.", arguments.file.display()));
     Ok(())

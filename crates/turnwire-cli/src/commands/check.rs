@@ -5,7 +5,7 @@
 
 use std::{
     fs,
-    io::{self, IsTerminal, Read, Write},
+    io::{self, IsTerminal, Read},
     time::Duration,
 };
 
@@ -26,6 +26,7 @@ use turnwire_surfaces::{
     clean, wire_json_pretty,
 };
 
+use super::output::print_line;
 use crate::{
     args::CheckArguments,
     environment::Environment,
@@ -52,8 +53,7 @@ pub(crate) fn check(arguments: &CheckArguments, environment: &Environment) -> Ex
         Ok(exit) => exit,
         Err(problem) => {
             let paint = Paint::choose(arguments.color, environment, io::stderr().is_terminal());
-            problem.show(paint);
-            problem.exit
+            problem.shown(paint)
         }
     }
 }
@@ -275,9 +275,7 @@ fn header_value(value: &str) -> Result<HeaderValue, Problem> {
 
 /// Prints the findings to standard output.
 fn tell(arguments: &CheckArguments, report: &Report, paint: Paint) -> Exit {
-    let text = if arguments.json { wire_json_pretty(report) } else { worded(report, paint) };
-    // The exit code is correct even if the output cannot be written.
-    let _ = writeln!(io::stdout().lock(), "{text}");
+    print_line(&if arguments.json { wire_json_pretty(report) } else { worded(report, paint) });
     if report.is_fine() { Exit::Done } else { Exit::Failed }
 }
 

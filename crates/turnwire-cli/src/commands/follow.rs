@@ -16,10 +16,8 @@ use crate::{
 
 pub(crate) fn follow(arguments: &FollowArguments, environment: &Environment) -> Exit {
     let look = Look::choose(&arguments.display, environment, Streams::of_this_process());
-    follow_with(arguments, environment, look.detachable()).unwrap_or_else(|problem| {
-        problem.show(look.paint);
-        problem.exit
-    })
+    follow_with(arguments, environment, look.detachable())
+        .unwrap_or_else(|problem| problem.shown(look.paint))
 }
 
 fn follow_with(

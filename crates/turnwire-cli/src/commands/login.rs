@@ -25,10 +25,7 @@ pub(crate) fn logout(arguments: &LogoutArguments, environment: &Environment) -> 
 fn shown(done: Result<(), Problem>, paint: Paint) -> Exit {
     match done {
         Ok(()) => Exit::Done,
-        Err(problem) => {
-            problem.show(paint);
-            problem.exit
-        }
+        Err(problem) => problem.shown(paint),
     }
 }
 

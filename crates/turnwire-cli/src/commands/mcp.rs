@@ -1,7 +1,7 @@
 //! `turnwire mcp`: lists and tests the configured MCP servers.
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -16,6 +16,7 @@ use turnwire_contract::{
 use turnwire_surfaces::{clean, wire_json_pretty};
 use turnwire_tools::{LoginError, McpServerOptions, McpServers, McpTransport};
 
+use super::{output::print_line, watched::runtime};
 use crate::{
     args::{McpArguments, McpCommand, McpLoginArguments, McpTestArguments},
     environment::Environment,
@@ -41,19 +42,11 @@ pub(crate) fn mcp(command: &McpCommand, environment: &Environment) -> Exit {
         McpCommand::Test(arguments) => test(arguments, environment, on_stdout),
         McpCommand::Login(arguments) => login(arguments, environment),
     });
-    done.unwrap_or_else(|problem| {
-        problem.show(on_stderr);
-        problem.exit
-    })
+    done.unwrap_or_else(|problem| problem.shown(on_stderr))
 }
 
 fn settings(common: &McpArguments, environment: &Environment) -> Result<McpSettings, Problem> {
     McpSettings::read(common.config.as_deref(), &common.mcp_config, environment)
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime, Problem> {
-    tokio::runtime::Runtime::new()
-        .map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))
 }
 
 /// Result of a connection to a server.
@@ -153,7 +146,9 @@ fn list(common: &McpArguments, environment: &Environment, paint: Paint) -> Resul
         tell("no MCP server is configured");
         tell("hint: name one with [mcp_servers.NAME] in turnwire.toml, or use --mcp-config FILE");
     } else {
-        print(&found.iter().map(|server| worded(server, paint)).collect::<Vec<_>>().join("\n"));
+        print_line(
+            &found.iter().map(|server| worded(server, paint)).collect::<Vec<_>>().join("\n"),
+        );
     }
     let all_work = found.iter().all(|server| server.problem.is_none());
     Ok(if all_work { Exit::Done } else { Exit::Failed })
@@ -208,7 +203,7 @@ fn test(
             text.push('\n');
             text.push_str(&worded_call(called, paint));
         }
-        print(&text);
+        print_line(&text);
     }
     let works =
         tested.server.problem.is_none() && tested.call.as_ref().is_none_or(|called| called.success);
@@ -235,7 +230,7 @@ fn login(arguments: &McpLoginArguments, environment: &Environment) -> Result<Exi
             print_json(&serde_json::json!({ "page": login.authorization_url() }));
         } else {
             tell(&format!("Open this page to log in to {}:", clean(name)));
-            print(&clean(login.authorization_url()));
+            print_line(&clean(login.authorization_url()));
         }
         login.finish().await.map_err(not_done)?;
         tell(&format!("Logged in to {}.", clean(name)));
@@ -356,11 +351,6 @@ fn worded_call(called: &CallReport, paint: Paint) -> String {
     format!("{}  {mark}  {} ms\n{}", clean(&called.tool), called.took_ms, clean(text))
 }
 
-fn print(text: &str) {
-    // The exit code is correct even if the output cannot be written.
-    let _ = writeln!(io::stdout().lock(), "{text}");
-}
-
 fn print_json(value: &impl Serialize) {
-    print(&wire_json_pretty(value));
+    print_line(&wire_json_pretty(value));
 }

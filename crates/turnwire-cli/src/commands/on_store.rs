@@ -39,10 +39,7 @@ pub(super) fn on_store(
     });
     match done {
         Ok(()) => Exit::Done,
-        Err(problem) => {
-            problem.show(paint);
-            problem.exit
-        }
+        Err(problem) => problem.shown(paint),
     }
 }
 

@@ -25,9 +25,13 @@ impl Output {
     /// Prints `answer` as JSON, or what it means.
     pub(super) fn print(self, answer: &Value, words: impl FnOnce() -> String) {
         let text = if self.json { wire_json_pretty(answer) } else { words() };
-        // A closed standard output is not an error.
-        let _ = writeln!(io::stdout().lock(), "{text}");
+        print_line(&text);
     }
+}
+
+/// Prints a line to standard output. A closed one is not an error: the exit code says how it went.
+pub(super) fn print_line(text: &str) {
+    let _ = writeln!(io::stdout().lock(), "{text}");
 }
 
 fn width_of_stdout() -> Option<usize> {

@@ -11,7 +11,7 @@ use super::{
     file::read_table,
     schema::words_of,
     tool_servers::{NEVER, WHEN, always_or_never, seconds},
-    words::did_you_mean,
+    words::meaning_of,
 };
 
 /// The model is told that an outcome is unknown.
@@ -94,12 +94,9 @@ pub(super) fn approvals(table: Table, mistakes: &mut Vec<String>) -> ApprovalSet
 /// Reads `unknown_outcomes`. Asking is the careful reading of an unknown word.
 fn unknown_outcomes(word: Option<&str>, mistakes: &mut Vec<String>) -> UnknownOutcomes {
     let Some(word) = word else { return UnknownOutcomes::Tell };
-    if let Some((_, outcomes)) = OUTCOMES.iter().find(|(name, _)| *name == word) {
-        return *outcomes;
-    }
-    let hint = did_you_mean(word, &OUTCOMES.map(|(name, _)| name));
-    mistakes.push(format!("approvals.unknown_outcomes: there is no `{word}`; {hint}"));
-    UnknownOutcomes::Ask
+    let meaning =
+        meaning_of("approvals.unknown_outcomes", "there is no", word, &OUTCOMES, mistakes);
+    meaning.unwrap_or(UnknownOutcomes::Ask)
 }
 
 #[cfg(test)]

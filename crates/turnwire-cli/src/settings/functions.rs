@@ -16,7 +16,7 @@ use turnwire_tools::{HttpFunctionOptions, HttpMethod, Secret};
 use super::{
     file::{SettingsFile, read_table, table_of},
     schema::words_of,
-    tool_servers::{EFFECTS, USUAL_EFFECT, filled, is_header, is_label, seconds, texts},
+    tool_servers::{EFFECTS, USUAL_EFFECT, effect_of, filled, is_header, is_label, seconds, texts},
     words::{
         access_of, child, did_you_mean, is_http_url, is_told, missing, not_a_url, not_set, one_of,
     },
@@ -130,7 +130,8 @@ fn named_function(
     }
     let access = access_of(&path, raw.tenants, raw.scopes, mistakes);
     let method = method(&path, raw.method.as_deref(), mistakes);
-    let effect = effect(&path, raw.effect.as_deref(), mistakes);
+    // The default is the most conservative class.
+    let effect = raw.effect.and_then(|word| effect_of(&path, &word, mistakes));
     let parameters = parameters(&path, raw.parameters, raw.parameters_file, file, mistakes);
     match raw.url.as_deref() {
         Some(url) if !is_http_url(url) => {
@@ -149,7 +150,7 @@ fn named_function(
     let method = method.unwrap_or(HttpMethod::Get);
     let mut options = HttpFunctionOptions::new(name, method, raw.url.unwrap_or_default());
     options.description = raw.description.unwrap_or_default();
-    options.effect = effect;
+    options.effect = effect.unwrap_or(Effect::Once);
     options.needs_approval = raw.require_approval.unwrap_or_default();
     options.timeout = timeout.unwrap_or(options.timeout);
     options.parameters = parameters.unwrap_or(options.parameters);
@@ -176,17 +177,6 @@ fn method(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> Option<
         mistakes.push(format!("{path}.method: there is no method `{word}`; {advice}"));
     }
     found.map(|(_, method)| *method)
-}
-
-/// Parses the effect class. The default is the most conservative one.
-fn effect(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> Effect {
-    let word = word.unwrap_or(USUAL_EFFECT);
-    let found = EFFECTS.iter().find(|(name, _)| *name == word);
-    if found.is_none() {
-        let advice = did_you_mean(word, &EFFECTS.map(|(name, _)| name));
-        mistakes.push(format!("{path}.effect: there is no effect `{word}`; {advice}"));
-    }
-    found.map_or(Effect::Once, |(_, effect)| *effect)
 }
 
 /// Reads the schema from a table, a JSON text, or a file next to the settings.

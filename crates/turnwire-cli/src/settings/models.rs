@@ -18,7 +18,9 @@ use super::{
     model_kind::{ANTHROPIC_URL, EXAMPLE_URL, Kind, OPENAI_URL},
     schema::words_of,
     upstreams::{ModelTimeouts, NamedUpstream, RawUpstream, UpstreamSettings, named_upstreams},
-    words::{access_of, child, did_you_mean, is_http_url, missing, nanos, not_a_url, one_of},
+    words::{
+        access_of, child, did_you_mean, is_http_url, meaning_of, missing, nanos, not_a_url, one_of,
+    },
 };
 use crate::{environment::Environment, exit::Problem};
 
@@ -432,18 +434,14 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> NamedMod
         first_content: raw.first_content_timeout_sec.map(seconds),
         max_wait: raw.max_wait_ms.map(Duration::from_millis),
     };
-    let tool_calling = word_of(
-        &format!("{path}.tool_calling"),
-        raw.tool_calling.as_deref(),
-        &ToolCalling::NAMES,
-        mistakes,
-    );
-    let custom_tools = word_of(
-        &format!("{path}.custom_tools"),
-        raw.custom_tools.as_deref(),
-        &CUSTOM_TOOLS,
-        mistakes,
-    );
+    let at = format!("{path}.tool_calling");
+    let tool_calling = raw
+        .tool_calling
+        .and_then(|word| meaning_of(&at, "there is no way", &word, &ToolCalling::NAMES, mistakes));
+    let at = format!("{path}.custom_tools");
+    let custom_tools = raw
+        .custom_tools
+        .and_then(|word| meaning_of(&at, "there is no way", &word, &CUSTOM_TOOLS, mistakes));
     let access = access_of(path, raw.tenants, raw.scopes, mistakes);
     let price = raw.price.and_then(|price| price.read(path, mistakes));
     let unsupported = parameters_of(path, &raw.unsupported_parameters, mistakes);
@@ -475,41 +473,17 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> NamedMod
 /// checked: one that needs no `base_url`.
 fn kind_of(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> Kind {
     let path = format!("{path}.kind");
-    let kinds = Kind::NAMES.map(|(name, _)| name);
     let Some(word) = word else {
+        let kinds = Kind::NAMES.map(|(name, _)| name);
         missing(&path, &format!("missing; {}", one_of(&kinds)), mistakes);
         return Kind::OpenAiResponses;
     };
-    let known = Kind::NAMES.iter().find(|(name, _)| *name == word);
-    known.map_or_else(
-        || {
-            let advice = did_you_mean(word, &kinds);
-            mistakes.push(format!("{path}: there is no kind `{word}`; {advice}"));
-            Kind::OpenAiResponses
-        },
-        |(_, kind)| *kind,
-    )
+    let kind = meaning_of(&path, "there is no kind", word, &Kind::NAMES, mistakes);
+    kind.unwrap_or(Kind::OpenAiResponses)
 }
 
 fn seconds(seconds: NonZeroU64) -> Duration {
     Duration::from_secs(seconds.get())
-}
-
-/// Parses a keyword of the settings.
-fn word_of<T: Copy>(
-    path: &str,
-    word: Option<&str>,
-    known: &[(&str, T)],
-    mistakes: &mut Vec<String>,
-) -> Option<T> {
-    let word = word?;
-    let found = known.iter().find(|(name, _)| *name == word);
-    if found.is_none() {
-        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        let advice = did_you_mean(word, &names);
-        mistakes.push(format!("{path}: there is no way `{word}`; {advice}"));
-    }
-    found.map(|(_, meaning)| *meaning)
 }
 
 fn parameters_of(path: &str, words: &[String], mistakes: &mut Vec<String>) -> Vec<Parameter> {

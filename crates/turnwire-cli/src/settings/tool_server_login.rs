@@ -8,7 +8,7 @@ use turnwire_tools::{Grant, OAuthOptions, Secret, SigningAlgorithm};
 
 use super::{
     schema::words_of,
-    words::{child, did_you_mean, is_http_url, not_a_url, not_set},
+    words::{child, did_you_mean, is_http_url, meaning_of, not_a_url, not_set},
 };
 use crate::environment::Environment;
 
@@ -101,15 +101,8 @@ pub(super) fn named_login(path: &str, raw: RawLogin, mistakes: &mut Vec<String>)
 
 fn algorithm(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> SigningAlgorithm {
     let Some(word) = word else { return SigningAlgorithm::Es256 };
-    let known = ALGORITHMS.iter().find(|(name, _)| *name == word);
-    known.map_or_else(
-        || {
-            let advice = did_you_mean(word, &ALGORITHMS.map(|(name, _)| name));
-            mistakes.push(format!("{path}.private_key_algorithm: there is no `{word}`; {advice}"));
-            SigningAlgorithm::Es256
-        },
-        |(_, algorithm)| *algorithm,
-    )
+    let path = format!("{path}.private_key_algorithm");
+    meaning_of(&path, "there is no", word, &ALGORITHMS, mistakes).unwrap_or(SigningAlgorithm::Es256)
 }
 
 impl NamedLogin {

@@ -17,8 +17,8 @@ use super::{
     schema::words_of,
     tool_server_login::{NamedLogin, RawLogin, named_login},
     words::{
-        access_of, child, did_you_mean, is_http_url, is_told, missing, not_a_url, not_set,
-        tenants_of, unset,
+        access_of, child, did_you_mean, is_http_url, is_told, meaning_of, missing, not_a_url,
+        not_set, tenants_of, unset,
     },
 };
 use crate::environment::Environment;
@@ -422,15 +422,15 @@ fn tools(
         if !access.is_open() {
             rules.insert(tool.clone(), access);
         }
-        let Some(word) = raw.effect else { continue };
-        if let Some((_, effect)) = EFFECTS.iter().find(|(name, _)| *name == word) {
-            effects.insert(tool, *effect);
-        } else {
-            let advice = did_you_mean(&word, &EFFECTS.map(|(name, _)| name));
-            mistakes.push(format!("{path}.effect: there is no effect `{word}`; {advice}"));
-        }
+        let effect = raw.effect.and_then(|word| effect_of(&path, &word, mistakes));
+        effects.extend(effect.map(|effect| (tool, effect)));
     }
     ToolsSection { effects, tools, access: rules }
+}
+
+/// Reads the effect class of the tool or function at `path`.
+pub(super) fn effect_of(path: &str, word: &str, mistakes: &mut Vec<String>) -> Option<Effect> {
+    meaning_of(&format!("{path}.effect"), "there is no effect", word, &EFFECTS, mistakes)
 }
 
 fn tool_options(path: &str, raw: &RawTool, mistakes: &mut Vec<String>) -> McpToolOptions {

@@ -11,7 +11,7 @@ use turnwire_tools::{SearchProvider, Secret, WebSearchOptions};
 use super::{
     file::read_table,
     schema::words_of,
-    words::{access_of, did_you_mean, is_http_url, missing, not_a_url, not_set, one_of},
+    words::{access_of, is_http_url, meaning_of, missing, not_a_url, not_set, one_of},
 };
 use crate::environment::Environment;
 
@@ -112,18 +112,12 @@ impl WebSearchSection {
 }
 
 fn provider_of(word: Option<&str>, mistakes: &mut Vec<String>) -> Option<SearchProvider> {
-    let names = PROVIDERS.map(|(name, _)| name);
     let Some(word) = word else {
-        let why = format!("missing; {}", one_of(&names));
+        let why = format!("missing; {}", one_of(&PROVIDERS.map(|(name, _)| name)));
         missing("web_search.provider", &why, mistakes);
         return None;
     };
-    let known = PROVIDERS.iter().find(|(known, _)| *known == word);
-    if known.is_none() {
-        let advice = did_you_mean(word, &names);
-        mistakes.push(format!("web_search.provider: there is no provider `{word}`; {advice}"));
-    }
-    known.map(|(_, provider)| *provider)
+    meaning_of("web_search.provider", "there is no provider", word, &PROVIDERS, mistakes)
 }
 
 fn usual(provider: SearchProvider) -> WebSearchOptions {

@@ -53,6 +53,23 @@ pub(super) fn is_told(path: &str, mistakes: &[String]) -> bool {
     })
 }
 
+/// Returns the meaning of a word. If there is none, reports `none`, such as `there is no kind`.
+pub(super) fn meaning_of<T: Copy>(
+    path: &str,
+    none: &str,
+    word: &str,
+    known: &[(&str, T)],
+    mistakes: &mut Vec<String>,
+) -> Option<T> {
+    let found = known.iter().find(|(name, _)| *name == word);
+    if found.is_none() {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        let advice = did_you_mean(word, &names);
+        mistakes.push(format!("{path}: {none} `{word}`; {advice}"));
+    }
+    found.map(|(_, meaning)| *meaning)
+}
+
 pub(super) fn one_of(known: &[&str]) -> String {
     let quoted: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     format!("there are {}", quoted.join(", "))

@@ -180,32 +180,18 @@ fn model_at(
     let model: Result<Arc<dyn Model>, _> = match kind {
         Kind::ChatCompletions => {
             let usual = ChatCompletionsOptions::new(base_url);
-            ChatCompletions::new(ChatCompletionsOptions {
-                api_key,
-                model,
-                connect_timeout,
-                ..usual
-            })
-            .map(|model| Arc::new(model) as _)
+            let options = ChatCompletionsOptions { api_key, model, connect_timeout, ..usual };
+            ChatCompletions::new(options).map(|model| Arc::new(model) as _)
         }
         Kind::OpenAiResponses => {
-            let usual = OpenAiResponsesOptions::default();
-            OpenAiResponses::new(OpenAiResponsesOptions {
-                base_url,
-                api_key,
-                model,
-                connect_timeout,
-                ..usual
-            })
-            .map(|model| Arc::new(model) as _)
+            let usual = OpenAiResponsesOptions { base_url, ..OpenAiResponsesOptions::default() };
+            let options = OpenAiResponsesOptions { api_key, model, connect_timeout, ..usual };
+            OpenAiResponses::new(options).map(|model| Arc::new(model) as _)
         }
-        Kind::AnthropicMessages => AnthropicMessages::new(AnthropicMessagesOptions {
-            base_url,
-            api_key,
-            model,
-            connect_timeout,
-        })
-        .map(|model| Arc::new(model) as _),
+        Kind::AnthropicMessages => {
+            let options = AnthropicMessagesOptions { base_url, api_key, model, connect_timeout };
+            AnthropicMessages::new(options).map(|model| Arc::new(model) as _)
+        }
     };
     model.map_err(|error| {
         Problem::usage(format!("the model cannot be used: {error}"))

@@ -55,10 +55,7 @@ pub(crate) fn chat(arguments: &ChatArguments, environment: &Environment) -> Exit
         ..DisplayArguments::default()
     };
     let look = Look::choose(&display, environment, Streams::of_this_process()).formatted();
-    chat_with(arguments, environment, look).unwrap_or_else(|problem| {
-        problem.show(look.paint);
-        problem.exit
-    })
+    chat_with(arguments, environment, look).unwrap_or_else(|problem| problem.shown(look.paint))
 }
 
 fn chat_with(

@@ -5,9 +5,9 @@ use std::io::{self, IsTerminal};
 use serde_json::json;
 use turnwire_surfaces::{clean, wire_json_pretty};
 
-use super::print_text;
 use crate::{
     args::ConfigCheckArguments,
+    commands::output::print_line,
     environment::Environment,
     exit::{Exit, Mistake, Problem},
     settings::ServeSettings,
@@ -17,23 +17,21 @@ use crate::{
 pub(super) fn check(arguments: &ConfigCheckArguments, environment: &Environment) -> Exit {
     let read = ServeSettings::read(&arguments.served.as_served(), environment);
     if arguments.json {
-        print_text(&as_json(&read));
+        print_line(&as_json(&read));
         return read.map_or_else(|problem| problem.exit, |_| Exit::Done);
     }
     match read {
         Ok(settings) => {
-            print_text(&summary(&settings));
+            print_line(&summary(&settings));
             Exit::Done
         }
         Err(problem) => {
             for mistake in &problem.details {
                 // A message may quote the file, which may contain escape sequences.
-                print_text(&clean(mistake));
+                print_line(&clean(mistake));
             }
             let paint = Paint::choose(arguments.color, environment, io::stderr().is_terminal());
-            let exit = problem.exit;
-            Problem { details: Vec::new(), ..problem }.show(paint);
-            exit
+            Problem { details: Vec::new(), ..problem }.shown(paint)
         }
     }
 }

@@ -4,10 +4,11 @@ mod check;
 mod init;
 mod print;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use turnwire_surfaces::wire_json_pretty;
 
+use super::output::print_line;
 use crate::{
     args::{ColorChoice, ConfigCommand},
     environment::Environment,
@@ -26,7 +27,7 @@ pub(crate) fn config(command: &ConfigCommand, environment: &Environment) -> Exit
             shown(print::print(arguments, environment), arguments.color, environment)
         }
         ConfigCommand::Schema => {
-            print_text(&wire_json_pretty(&settings_schema()));
+            print_line(&wire_json_pretty(&settings_schema()));
             Exit::Done
         }
     }
@@ -36,17 +37,11 @@ pub(crate) fn config(command: &ConfigCommand, environment: &Environment) -> Exit
 fn shown(text: Result<String, Problem>, color: ColorChoice, environment: &Environment) -> Exit {
     match text {
         Ok(text) => {
-            print_text(&text);
+            print_line(&text);
             Exit::Done
         }
         Err(problem) => {
-            problem.show(Paint::choose(color, environment, io::stderr().is_terminal()));
-            problem.exit
+            problem.shown(Paint::choose(color, environment, io::stderr().is_terminal()))
         }
     }
-}
-
-fn print_text(text: &str) {
-    // A closed standard output is not an error.
-    let _ = writeln!(io::stdout().lock(), "{text}");
 }

@@ -6,8 +6,10 @@
 mod checks;
 mod report;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
+use self::report::{Finding, Report};
+use super::{output::print_line, watched::runtime};
 use crate::{
     args::{DoctorArguments, ServeArguments},
     environment::Environment,
@@ -17,23 +19,16 @@ use crate::{
     terminal::Paint,
 };
 
-use self::report::{Finding, Report};
-
 /// Runs the command. Findings are printed to standard output; the exit code says whether something
 /// is broken.
 pub(crate) fn doctor(arguments: &DoctorArguments, environment: &Environment) -> Exit {
     let paint = Paint::choose(arguments.color, environment, io::stdout().is_terminal());
     match examined(arguments, environment, paint) {
         Ok(report) => {
-            let text = if arguments.json { report.as_json() } else { report.as_text(paint) };
-            // A closed standard output is not an error.
-            let _ = writeln!(io::stdout().lock(), "{text}");
+            print_line(&if arguments.json { report.as_json() } else { report.as_text(paint) });
             if report.is_well() { Exit::Done } else { Exit::Failed }
         }
-        Err(problem) => {
-            problem.show(paint);
-            problem.exit
-        }
+        Err(problem) => problem.shown(paint),
     }
 }
 
@@ -62,8 +57,7 @@ fn examined(
             ));
         }
     };
-    let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))?;
+    let runtime = runtime()?;
     let report = runtime.block_on(Box::pin(checks::everything(&settings, environment)));
     runtime.shutdown_background();
     Ok(report)

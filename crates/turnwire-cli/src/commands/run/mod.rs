@@ -29,10 +29,7 @@ use crate::{
 
 pub(crate) fn run(arguments: &RunArguments, environment: &Environment) -> Exit {
     let look = Look::choose(&arguments.display, environment, Streams::of_this_process());
-    answer(arguments, environment, look).unwrap_or_else(|problem| {
-        problem.show(look.paint);
-        problem.exit
-    })
+    answer(arguments, environment, look).unwrap_or_else(|problem| problem.shown(look.paint))
 }
 
 fn answer(

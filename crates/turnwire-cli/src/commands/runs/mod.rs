@@ -32,10 +32,7 @@ pub(crate) fn runs(command: &RunsCommand, environment: &Environment) -> Exit {
         RunsCommand::Share(arguments) => &arguments.common,
     };
     let paint = Paint::choose(common.color, environment, io::stdout().is_terminal());
-    execute(command, common, environment, paint).unwrap_or_else(|problem| {
-        problem.show(paint);
-        problem.exit
-    })
+    execute(command, common, environment, paint).unwrap_or_else(|problem| problem.shown(paint))
 }
 
 fn execute(

@@ -7,7 +7,6 @@ mod tool_servers;
 use std::{
     io::{self, ErrorKind, IsTerminal, Write},
     net::SocketAddr,
-    time::Duration,
 };
 
 use serde_json::json;
@@ -15,6 +14,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_gateway::{ReloadCalls, Server, ServerError};
 
 use self::reload::{ReloadTriggers, ReloadedParts, Reloader, SettingsSource};
+use super::watched::{LAST_MOMENT, runtime};
 use crate::{
     args::ServeArguments,
     environment::Environment,
@@ -26,16 +26,10 @@ use crate::{
     wiring::{self, Gateway},
 };
 
-/// Maximum duration of the shutdown: enough to stop tool server processes, and too short to notice.
-const LAST_MOMENT: Duration = Duration::from_millis(500);
-
 pub(crate) fn serve(arguments: &ServeArguments, environment: &Environment) -> Exit {
     let paint = Paint::choose(arguments.color, environment, io::stderr().is_terminal());
     let closed = serve_with(arguments, environment, ServeOutput { paint, json: arguments.json });
-    closed.unwrap_or_else(|problem| {
-        problem.show(paint);
-        problem.exit
-    })
+    closed.unwrap_or_else(|problem| problem.shown(paint))
 }
 
 /// Output format: for people, or JSON for scripts.
@@ -64,8 +58,7 @@ fn serve_with(
     output: ServeOutput,
 ) -> Result<Exit, Problem> {
     telemetry::start_to_stay(environment, output.paint)?;
-    let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))?;
+    let runtime = runtime()?;
     let ending = runtime.block_on(Box::pin(async {
         // From before the settings are read: one that comes meanwhile makes them be read again.
         let hangups = HangupSignals::listen().map_err(unheard)?;
