@@ -126,19 +126,8 @@ impl PartialJson {
 
     /// A copy of all entries so far.
     pub fn snapshot(&self) -> Map<String, Value> {
-        let mut open = match self.state {
-            State::Text => Some(Value::String(self.text.text().to_owned())),
-            State::Word => value_of(&self.word),
-            State::Before
-            | State::FirstKey
-            | State::NextKey
-            | State::Key
-            | State::Colon
-            | State::Value
-            | State::Element
-            | State::AfterValue
-            | State::Done => None,
-        };
+        let text = self.open_text().map(|text| Value::String(text.to_owned()));
+        let mut open = text.or_else(|| self.open_word());
         for level in self.inner.iter().rev() {
             open = Some(level.with(open));
         }
@@ -192,24 +181,25 @@ impl PartialJson {
         if !self.inner.is_empty() {
             return Some(Entry::Nested);
         }
-        match self.state {
-            State::Text => Some(Entry::Text(self.text.text())),
-            State::Word => match value_of(&self.word)? {
-                Value::Number(number) => Some(Entry::Number(number)),
-                Value::Bool(answer) => Some(Entry::Bool(answer)),
-                Value::Null => Some(Entry::Null),
-                Value::String(_) | Value::Array(_) | Value::Object(_) => None,
-            },
-            State::Before
-            | State::FirstKey
-            | State::NextKey
-            | State::Key
-            | State::Colon
-            | State::Value
-            | State::Element
-            | State::AfterValue
-            | State::Done => None,
+        if let Some(text) = self.open_text() {
+            return Some(Entry::Text(text));
         }
+        match self.open_word()? {
+            Value::Number(number) => Some(Entry::Number(number)),
+            Value::Bool(answer) => Some(Entry::Bool(answer)),
+            Value::Null => Some(Entry::Null),
+            Value::String(_) | Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+
+    /// The beginning of the string being parsed.
+    fn open_text(&self) -> Option<&str> {
+        (self.state == State::Text).then(|| self.text.text())
+    }
+
+    /// The number or literal being parsed, if it is valid already.
+    fn open_word(&self) -> Option<Value> {
+        if self.state == State::Word { value_of(&self.word) } else { None }
     }
 }
 

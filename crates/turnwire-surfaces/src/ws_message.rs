@@ -314,13 +314,10 @@ pub struct ToolProgress {
     #[schema(min_length = 1)]
     pub tool_name: String,
     /// Work done so far, in the tool's own unit.
-    #[serde(default)]
     pub progress: Option<f64>,
     /// Total amount of work, if the tool knows it.
-    #[serde(default)]
     pub total: Option<f64>,
     /// What the tool is doing.
-    #[serde(default)]
     pub message: Option<String>,
     /// Time of the report.
     #[schema(value_type = String, format = DateTime)]

@@ -448,41 +448,17 @@ fn source_of(event: &Event) -> Option<&str> {
 /// Whether an event ends a pause. Reports of tools that wait for people do not, nor does a new
 /// worker.
 fn ends_pause(event: &Event) -> bool {
-    match event {
+    matches!(
+        event,
         Event::ApprovalRequested { .. }
-        | Event::ApprovalResolved { .. }
-        | Event::InputRequested { .. }
-        | Event::InputResolved { .. }
-        | Event::CallAnnounced { .. }
-        | Event::ToolStarted { .. }
-        | Event::ToolRetried { .. }
-        | Event::ToolFinished { .. }
-        | Event::TurnStarted { .. }
-        | Event::RunFinished { .. } => true,
-        Event::RunQueued { .. }
-        | Event::RunStarted
-        | Event::Unknown(_)
-        | Event::RunTakenOver { .. }
-        | Event::TurnRetried { .. }
-        | Event::TurnAbandoned { .. }
-        | Event::PartSkipped { .. }
-        | Event::TurnFinished { .. }
-        | Event::MessageStarted { .. }
-        | Event::LogprobsAdded { .. }
-        | Event::TextAdded { .. }
-        | Event::RefusalAdded { .. }
-        | Event::AnnotationAdded { .. }
-        | Event::MessageFinished { .. }
-        | Event::ReasoningAdded { .. }
-        | Event::ReasoningFinished { .. }
-        | Event::DiscoveryStarted { .. }
-        | Event::ToolsDiscovered { .. }
-        | Event::ArgumentsAdded { .. }
-        | Event::ArgumentsFinished { .. }
-        | Event::ToolTaskStarted { .. }
-        | Event::ToolPhase { .. }
-        | Event::ToolProgressed { .. }
-        | Event::ToolOutputAdded { .. }
-        | Event::ToolStayedSilent { .. } => false,
-    }
+            | Event::ApprovalResolved { .. }
+            | Event::InputRequested { .. }
+            | Event::InputResolved { .. }
+            | Event::CallAnnounced { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolRetried { .. }
+            | Event::ToolFinished { .. }
+            | Event::TurnStarted { .. }
+            | Event::RunFinished { .. }
+    )
 }

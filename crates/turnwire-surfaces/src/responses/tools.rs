@@ -62,27 +62,15 @@ impl Responses {
             Event::CallAnnounced { call_id, item_id, tool } => {
                 self.announce(call_id, item_id, tool);
             }
-            Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. } => {
+            Event::ToolFinished { call_id, outcome, duration_ms } => {
+                self.finish(call_id, outcome, *duration_ms);
+            }
+            _ => {
                 let call = event.call_id().and_then(|call_id| self.calls.get_mut(call_id));
                 if let Some(call) = call.filter(|call| !call.is_over) {
                     self.writer.tell_call(call, event);
                 }
             }
-            Event::ToolFinished { call_id, outcome, duration_ms } => {
-                self.finish(call_id, outcome, *duration_ms);
-            }
-            _ => {}
         }
     }
 
