@@ -39,7 +39,7 @@ pub struct MetricOptions {
 impl MetricOptions {
     /// Reads the variables. Returns `None` if they do not ask for metrics.
     pub fn read<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<Self>, VariableError> {
-        let variables = Variables(get);
+        let variables = Variables(&get);
         let Some(receiver) = ReceiverOptions::read(&variables, &METRICS)? else { return Ok(None) };
         let temporality = variables.get(TEMPORALITY).unwrap_or("cumulative").to_lowercase();
         // A preference, which a host may have for all of its programs. Totals are always cumulative.

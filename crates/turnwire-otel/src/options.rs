@@ -50,7 +50,7 @@ pub struct TraceOptions {
 impl TraceOptions {
     /// Reads the variables. Returns `None` if they do not ask for traces.
     pub fn read<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<Self>, VariableError> {
-        let variables = Variables(get);
+        let variables = Variables(&get);
         let Some(receiver) = ReceiverOptions::read(&variables, &TRACES)? else { return Ok(None) };
         // A batch cannot be larger than the queue.
         let max_queue = variables.number(MAX_QUEUE, 2048)?.clamp(1, LARGEST_QUEUE);
@@ -66,9 +66,7 @@ impl TraceOptions {
     }
 }
 
-fn sampler<'a>(
-    variables: &Variables<'a, impl Fn(&str) -> Option<&'a str>>,
-) -> Result<Sampler, VariableError> {
+fn sampler(variables: &Variables<'_, '_>) -> Result<Sampler, VariableError> {
     let Some(name) = variables.get(SAMPLER) else { return Ok(Sampler::default()) };
     let root = name.strip_prefix("parentbased_");
     let ratio = match root.unwrap_or(name) {
@@ -89,9 +87,7 @@ fn sampler<'a>(
     Ok(Sampler { ratio, follows_parent: root.is_some() })
 }
 
-fn captures_contents<'a>(
-    variables: &Variables<'a, impl Fn(&str) -> Option<&'a str>>,
-) -> Result<bool, VariableError> {
+fn captures_contents(variables: &Variables<'_, '_>) -> Result<bool, VariableError> {
     let Some(text) = variables.get(CONTENTS) else { return Ok(false) };
     match text.to_ascii_lowercase().as_str() {
         "true" | "span_only" | "span_and_event" => Ok(true),

@@ -78,8 +78,8 @@ impl fmt::Debug for ReceiverOptions {
 
 impl ReceiverOptions {
     /// Reads the variables of a signal. Returns `None` if they do not ask for its export.
-    pub(crate) fn read<'a>(
-        variables: &Variables<'a, impl Fn(&str) -> Option<&'a str>>,
+    pub(crate) fn read(
+        variables: &Variables<'_, '_>,
         signal: &Signal,
     ) -> Result<Option<Self>, VariableError> {
         let is_disabled = variables.get(DISABLED).is_some_and(|v| v.eq_ignore_ascii_case("true"));
@@ -119,10 +119,7 @@ impl ReceiverOptions {
     }
 }
 
-fn is_wanted<'a>(
-    variables: &Variables<'a, impl Fn(&str) -> Option<&'a str>>,
-    signal: &Signal,
-) -> Result<bool, VariableError> {
+fn is_wanted(variables: &Variables<'_, '_>, signal: &Signal) -> Result<bool, VariableError> {
     // A list, as a host may have it for all of its programs.
     let names = variables.get(signal.exporter).unwrap_or("otlp").split(',').map(str::trim);
     let mut is_wanted = false;
@@ -140,10 +137,7 @@ fn is_wanted<'a>(
     Ok(is_wanted)
 }
 
-fn endpoint<'a>(
-    variables: &Variables<'a, impl Fn(&str) -> Option<&'a str>>,
-    signal: &Signal,
-) -> Result<Option<Url>, VariableError> {
+fn endpoint(variables: &Variables<'_, '_>, signal: &Signal) -> Result<Option<Url>, VariableError> {
     let (name, text) = match (variables.get(signal.endpoint), variables.get(ENDPOINT)) {
         (Some(text), _) => (signal.endpoint, text.to_owned()),
         (None, Some(base)) => (ENDPOINT, format!("{}{}", base.trim_end_matches('/'), signal.path)),
@@ -155,10 +149,7 @@ fn endpoint<'a>(
 }
 
 /// Checks the protocol, and returns whether requests are compressed.
-fn check_format<'a>(
-    variables: &Variables<'a, impl Fn(&str) -> Option<&'a str>>,
-    signal: &Signal,
-) -> Result<bool, VariableError> {
+fn check_format(variables: &Variables<'_, '_>, signal: &Signal) -> Result<bool, VariableError> {
     if let Some((name, protocol)) = variables.first(&signal.protocol)
         && protocol != "http/protobuf"
     {
@@ -176,8 +167,8 @@ fn check_format<'a>(
     }
 }
 
-fn headers<'a>(
-    variables: &Variables<'a, impl Fn(&str) -> Option<&'a str>>,
+fn headers(
+    variables: &Variables<'_, '_>,
     signal: &Signal,
 ) -> Result<BTreeMap<String, String>, VariableError> {
     let headers = variables.pairs(&signal.headers)?;
@@ -191,9 +182,7 @@ fn headers<'a>(
     Err(VariableError::new(name, "a name or value in it cannot be sent as a header"))
 }
 
-fn resource<'a>(
-    variables: &Variables<'a, impl Fn(&str) -> Option<&'a str>>,
-) -> Result<BTreeMap<String, String>, VariableError> {
+fn resource(variables: &Variables<'_, '_>) -> Result<BTreeMap<String, String>, VariableError> {
     let mut resource = variables.pairs(&[RESOURCE])?;
     if let Some(name) = variables.get(SERVICE_NAME) {
         resource.insert(SERVICE.to_owned(), name.to_owned());

@@ -25,9 +25,9 @@ impl VariableError {
 }
 
 /// Looks a variable up.
-pub(crate) struct Variables<'a, F: Fn(&str) -> Option<&'a str>>(pub(crate) F);
+pub(crate) struct Variables<'f, 'a>(pub(crate) &'f dyn Fn(&str) -> Option<&'a str>);
 
-impl<'a, F: Fn(&str) -> Option<&'a str>> Variables<'a, F> {
+impl<'a> Variables<'_, 'a> {
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
         (self.0)(name).map(str::trim).filter(|value| !value.is_empty())
     }

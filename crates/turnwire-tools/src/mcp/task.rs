@@ -59,9 +59,7 @@ enum TaskState {
 struct LegacyTask {
     task_id: String,
     status: String,
-    #[serde(default)]
     status_message: Option<String>,
-    #[serde(default)]
     poll_interval: Option<u64>,
 }
 

@@ -46,7 +46,6 @@ fn explain(status: StatusCode) -> Option<ToolError> {
 
 #[derive(Deserialize)]
 struct SearchResponse {
-    #[serde(default)]
     web: Option<Web>,
 }
 
@@ -59,9 +58,7 @@ struct Web {
 #[derive(Deserialize)]
 struct SearchResult {
     url: String,
-    #[serde(default)]
     title: Option<String>,
-    #[serde(default)]
     description: Option<String>,
 }
 

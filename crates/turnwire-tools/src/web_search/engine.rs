@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use tracing::warn;
 use turnwire_contract::ToolError;
 use turnwire_http::chain;
@@ -42,6 +42,29 @@ pub(super) struct Hit {
     pub(super) url: Url,
     pub(super) title: String,
     pub(super) snippet: String,
+}
+
+/// Results as `SearXNG` and Tavily send them.
+#[derive(Deserialize)]
+pub(super) struct SearchResponse {
+    #[serde(default)]
+    results: Vec<SearchResult>,
+}
+
+#[derive(Deserialize)]
+struct SearchResult {
+    url: String,
+    title: Option<String>,
+    content: Option<String>,
+}
+
+impl SearchResponse {
+    pub(super) fn hits(self) -> Vec<Hit> {
+        let hit = |found: SearchResult| {
+            Hit::new(&found.url, found.title.as_deref(), found.content.as_deref())
+        };
+        self.results.into_iter().filter_map(hit).collect()
+    }
 }
 
 impl Hit {

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::StatusCode;
-use serde::Deserialize;
 use turnwire_contract::ToolError;
 
 use super::{
     WebSearchError,
-    engine::{Hit, SearchClient, SearchEngine, SearchQuery},
+    engine::{Hit, SearchClient, SearchEngine, SearchQuery, SearchResponse},
 };
 
 /// Advice for a `SearXNG` that refuses JSON, which is its default.
@@ -29,21 +28,6 @@ fn explain(status: StatusCode) -> Option<ToolError> {
     (status == StatusCode::FORBIDDEN).then(|| ToolError::failed(NO_JSON))
 }
 
-#[derive(Deserialize)]
-struct SearchResponse {
-    #[serde(default)]
-    results: Vec<SearchResult>,
-}
-
-#[derive(Deserialize)]
-struct SearchResult {
-    url: String,
-    #[serde(default)]
-    title: Option<String>,
-    #[serde(default)]
-    content: Option<String>,
-}
-
 #[async_trait]
 impl SearchEngine for Searxng {
     async fn find(&self, question: &SearchQuery) -> Result<Vec<Hit>, ToolError> {
@@ -56,9 +40,6 @@ impl SearchEngine for Searxng {
                 client.get(address)
             })
             .await?;
-        let hit = |found: SearchResult| {
-            Hit::new(&found.url, found.title.as_deref(), found.content.as_deref())
-        };
-        Ok(answer.results.into_iter().filter_map(hit).collect())
+        Ok(answer.hits())
     }
 }

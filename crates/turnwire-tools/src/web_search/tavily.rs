@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::StatusCode;
-use serde::Deserialize;
 use serde_json::json;
 use turnwire_contract::ToolError;
 
 use super::{
     WebSearchError,
-    engine::{Hit, SearchClient, SearchEngine, SearchQuery, key_refused},
+    engine::{Hit, SearchClient, SearchEngine, SearchQuery, SearchResponse, key_refused},
 };
 use crate::Secret;
 
@@ -47,21 +46,6 @@ fn explain(status: StatusCode) -> Option<ToolError> {
     }
 }
 
-#[derive(Deserialize)]
-struct SearchResponse {
-    #[serde(default)]
-    results: Vec<SearchResult>,
-}
-
-#[derive(Deserialize)]
-struct SearchResult {
-    url: String,
-    #[serde(default)]
-    title: Option<String>,
-    #[serde(default)]
-    content: Option<String>,
-}
-
 #[async_trait]
 impl SearchEngine for Tavily {
     async fn find(&self, question: &SearchQuery) -> Result<Vec<Hit>, ToolError> {
@@ -74,9 +58,6 @@ impl SearchEngine for Tavily {
             .client
             .ask(|client, address| client.post(address).bearer_auth(self.key.reveal()).json(&body))
             .await?;
-        let hit = |found: SearchResult| {
-            Hit::new(&found.url, found.title.as_deref(), found.content.as_deref())
-        };
-        Ok(answer.results.into_iter().filter_map(hit).collect())
+        Ok(answer.hits())
     }
 }
