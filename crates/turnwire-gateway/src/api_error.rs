@@ -113,6 +113,15 @@ impl ApiError {
         ErrorBody { error: ErrorDetails { message, kind, param, code } }
     }
 
+    /// A 404 error about an object that `error` names.
+    fn missing(error: &dyn std::fmt::Display) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", sentence(error))
+    }
+
+    fn conflict(code: &'static str, error: &dyn std::fmt::Display) -> Self {
+        Self::new(StatusCode::CONFLICT, code, sentence(error))
+    }
+
     fn unavailable() -> Self {
         let message = "The store is not available right now; try again in a moment.";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
@@ -162,23 +171,15 @@ impl IntoResponse for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Busy { .. } => {
-                Self::new(StatusCode::CONFLICT, "conversation_locked", sentence(&error))
-            }
-            StoreError::Unfinished(_) => {
-                Self::new(StatusCode::CONFLICT, "run_not_finished", sentence(&error))
-            }
+            StoreError::Busy { .. } => Self::conflict("conversation_locked", &error),
+            StoreError::Unfinished(_) => Self::conflict("run_not_finished", &error),
             StoreError::KeyReused(_) => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "idempotency_key_reused",
                 sentence(&error),
             ),
-            StoreError::Exists(_) => {
-                Self::new(StatusCode::CONFLICT, "already_exists", sentence(&error))
-            }
-            StoreError::NotFound(_) => {
-                Self::new(StatusCode::NOT_FOUND, "not_found", sentence(&error))
-            }
+            StoreError::Exists(_) => Self::conflict("already_exists", &error),
+            StoreError::NotFound(_) => Self::missing(&error),
             StoreError::Unavailable(cause) => {
                 error!(%cause, "run store unavailable");
                 Self::unavailable()
@@ -191,9 +192,7 @@ impl From<StoreError> for ApiError {
 impl From<JournalError> for ApiError {
     fn from(error: JournalError) -> Self {
         match error {
-            JournalError::NotFound(_) => {
-                Self::new(StatusCode::NOT_FOUND, "not_found", sentence(&error))
-            }
+            JournalError::NotFound(_) => Self::missing(&error),
             JournalError::Conflict { .. } | JournalError::Unavailable(_) => {
                 error!(%error, "journal unavailable");
                 Self::unavailable()
@@ -220,9 +219,7 @@ impl From<DeleteError> for ApiError {
 impl From<BlobError> for ApiError {
     fn from(error: BlobError) -> Self {
         match error {
-            BlobError::NotFound(_) => {
-                Self::new(StatusCode::NOT_FOUND, "not_found", sentence(&error))
-            }
+            BlobError::NotFound(_) => Self::missing(&error),
             BlobError::Unavailable(cause) | BlobError::Rejected(cause) => {
                 error!(%cause, "blob store unavailable");
                 Self::unavailable()
@@ -241,12 +238,8 @@ impl From<ClientError> for ApiError {
 impl From<LibraryError> for ApiError {
     fn from(error: LibraryError) -> Self {
         match error {
-            LibraryError::Exists(_) => {
-                Self::new(StatusCode::CONFLICT, "already_exists", sentence(&error))
-            }
-            LibraryError::NotFound(_) => {
-                Self::new(StatusCode::NOT_FOUND, "not_found", sentence(&error))
-            }
+            LibraryError::Exists(_) => Self::conflict("already_exists", &error),
+            LibraryError::NotFound(_) => Self::missing(&error),
             LibraryError::Refused(_) => Self::bad_request("file_refused", sentence(&error)),
             LibraryError::Unavailable(cause) => {
                 error!(%cause, "file library unavailable");
@@ -267,9 +260,7 @@ impl From<StartError> for ApiError {
                 let message = "The server is shutting down; try again in a moment.";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", message)
             }
-            StartError::NotAbandoned(_) | StartError::Lacks(_) => {
-                Self::new(StatusCode::CONFLICT, "run_not_abandoned", sentence(&error))
-            }
+            StartError::NotAbandoned(_) | StartError::Lacks(_) => Self::conflict("run_not_abandoned", &error),
             StartError::Secrets(..) => {
                 Self::bad_request("unsupported_parameter", sentence(&error)).about("tools")
             }

@@ -9,7 +9,7 @@ use crate::{
     args::BackupArguments,
     environment::Environment,
     exit::{Exit, Problem},
-    settings::BackupSettings,
+    settings::url_of_store,
     terminal::{Paint, tell},
 };
 
@@ -24,7 +24,7 @@ pub(crate) fn backup(arguments: &BackupArguments, environment: &Environment) -> 
 }
 
 fn copied(arguments: &BackupArguments, environment: &Environment) -> Result<(), Problem> {
-    let BackupSettings { url } = BackupSettings::read(arguments, environment)?;
+    let url = url_of_store(arguments.config.as_deref(), environment)?;
     let made = runtime()?.block_on(turnwire_stores::backup(&url, &arguments.file));
     made.map_err(|error| worded(&error))?;
     tell(&format!("The store is in {}.", arguments.file.display()));

@@ -7,7 +7,7 @@ use turnwire_tools::EmbeddingsOptions;
 
 use super::{
     file::read_table,
-    words::{is_http_url, missing, not_a_url, not_set},
+    words::{check_needed_url, missing, value_of},
 };
 use crate::environment::Environment;
 
@@ -37,16 +37,8 @@ pub(super) struct EmbeddingsSection {
 impl EmbeddingsSection {
     pub(super) fn read(table: Table, mistakes: &mut Vec<String>) -> Self {
         let raw: RawEmbeddings = read_table("embeddings", table, mistakes);
-        match raw.base_url.as_deref() {
-            Some(url) if !is_http_url(url) => {
-                mistakes.push(format!("embeddings.base_url: {}", not_a_url(url, EXAMPLE_URL)));
-            }
-            None => {
-                let why = format!("missing; it should look like {EXAMPLE_URL}");
-                missing("embeddings.base_url", &why, mistakes);
-            }
-            Some(_) => {}
-        }
+        let base_url = raw.base_url.as_deref();
+        check_needed_url("embeddings.base_url", base_url, EXAMPLE_URL, mistakes);
         if raw.model.as_deref().is_none_or(str::is_empty) {
             missing("embeddings.model", "missing; name a model of that server", mistakes);
         }
@@ -64,14 +56,10 @@ impl EmbeddingsSection {
         mistakes: &mut Vec<String>,
     ) -> EmbeddingsOptions {
         let mut options = EmbeddingsOptions::new(self.base_url.as_str(), self.model.as_str());
-        if let Some(variable) = &self.api_key_env {
-            match environment.get(variable) {
-                Some(key) => options.api_key = Some(key.into()),
-                None => {
-                    mistakes.push(format!("embeddings.api_key_env: {}", not_set(variable)));
-                }
-            }
-        }
+        let key = self.api_key_env.as_deref().and_then(|variable| {
+            value_of("embeddings.api_key_env", variable, environment, mistakes)
+        });
+        options.api_key = key.map(Into::into);
         options
     }
 }

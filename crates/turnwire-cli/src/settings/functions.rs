@@ -17,9 +17,7 @@ use super::{
     file::{SettingsFile, read_table, table_of},
     schema::words_of,
     tool_servers::{EFFECTS, USUAL_EFFECT, effect_of, filled, is_header, is_label, seconds, texts},
-    words::{
-        access_of, child, did_you_mean, is_http_url, is_told, missing, not_a_url, not_set, one_of,
-    },
+    words::{access_of, check_needed_url, child, did_you_mean, is_told, missing, one_of, value_of},
 };
 use crate::environment::Environment;
 
@@ -133,16 +131,7 @@ fn named_function(
     // The default is the most conservative class.
     let effect = raw.effect.and_then(|word| effect_of(&path, &word, mistakes));
     let parameters = parameters(&path, raw.parameters, raw.parameters_file, file, mistakes);
-    match raw.url.as_deref() {
-        Some(url) if !is_http_url(url) => {
-            mistakes.push(format!("{path}.url: {}", not_a_url(url, EXAMPLE_URL)));
-        }
-        None => {
-            let why = format!("missing; it should look like {EXAMPLE_URL}");
-            missing(&format!("{path}.url"), &why, mistakes);
-        }
-        Some(_) => {}
-    }
+    check_needed_url(&format!("{path}.url"), raw.url.as_deref(), EXAMPLE_URL, mistakes);
     if raw.description.as_deref().is_none_or(|text| text.trim().is_empty()) {
         let why = "missing; the model reads it to know when to call";
         missing(&format!("{path}.description"), why, mistakes);
@@ -249,12 +238,10 @@ pub(super) fn functions(
             }
         }
         for (header, variable) in &function.header_env {
-            let Some(value) = environment.get(variable) else {
-                let path = child(&format!("{path}.header_env"), header);
-                mistakes.push(format!("{path}: {}", not_set(variable)));
-                continue;
-            };
-            options.secret_headers.insert(header.clone(), Secret::from(value));
+            let path = child(&format!("{path}.header_env"), header);
+            let value = value_of(&path, variable, environment, mistakes);
+            let value = value.map(|value| (header.clone(), Secret::from(value)));
+            options.secret_headers.extend(value);
         }
         ready.push(options);
     }

@@ -19,30 +19,13 @@ use super::{
     file::{SettingsFile, all_of},
     lines::line_of_json,
     sections::Sections,
-    tool_servers::{NamedServer, named_server, with_environment},
+    tool_servers::{NamedServer, filled_by, named_server, with_environment},
     words::{child, unset},
 };
 use crate::{environment::Environment, exit::Problem};
 
 /// Keys of the server table.
 const PLACES: [&str; 2] = ["mcpServers", "servers"];
-/// Transport types in the files of other programs.
-const KINDS: [(&str, Kind); 6] = [
-    ("stdio", Kind::Program),
-    ("http", Kind::Address),
-    ("streamable-http", Kind::Address),
-    ("streamable_http", Kind::Address),
-    ("streamableHttp", Kind::Address),
-    ("sse", Kind::Sse),
-];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Program,
-    Address,
-    /// The HTTP+SSE transport, which streamable HTTP replaced.
-    Sse,
-}
 
 /// Returns all servers: from the settings, from the files they name, and from the command line.
 pub(super) fn servers(
@@ -242,17 +225,17 @@ fn table_of(
 fn check_kind(path: &str, entry: &Map<String, Value>, mistakes: &mut Vec<String>) {
     let key = if entry.contains_key("type") { "type" } else { "transport" };
     let Some(word) = entry.get(key).and_then(Value::as_str) else { return };
-    let kind = KINDS.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind);
-    let wanted = match kind {
-        Some(Kind::Program) => "command",
-        Some(Kind::Address) => "url",
-        Some(Kind::Sse) => {
+    let wanted = match word {
+        "stdio" => "command",
+        "http" | "streamable-http" | "streamable_http" | "streamableHttp" => "url",
+        // The transport that streamable HTTP replaced.
+        "sse" => {
             let words = "servers that speak only the old HTTP+SSE are not supported; ask for its \
                          streamable HTTP address";
             mistakes.push(format!("{path}.{key}: {words}"));
             return;
         }
-        None => {
+        _ => {
             let words = "there are `stdio` and `http`";
             mistakes.push(format!("{path}.{key}: there is no `{word}`; {words}"));
             return;
@@ -263,29 +246,14 @@ fn check_kind(path: &str, entry: &Map<String, Value>, mistakes: &mut Vec<String>
     }
 }
 
-/// Replaces the variables in a text. Numbers and booleans are converted to text. Errors do not
-/// quote the text, because it may be a key.
+/// Replaces the variables in a text. Numbers and booleans are converted to text.
 fn filled(value: &Value, environment: &Environment) -> Result<String, String> {
     let text = match value {
         Value::String(text) => text.as_str(),
         Value::Number(_) | Value::Bool(_) => return Ok(value.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => return Err("not a text".to_owned()),
     };
-    let mut whole = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("${") {
-        let Some((name, after)) = after.split_once('}') else {
-            return Err("there is a `${` without its `}`".to_owned());
-        };
-        whole.push_str(before);
-        whole.push_str(variable(name, environment)?);
-        rest = after;
-    }
-    whole.push_str(rest);
-    if whole.contains(['\n', '\r', '\0']) {
-        return Err("the value must be on one line".to_owned());
-    }
-    Ok(whole)
+    filled_by(text, |name| variable(name, environment))
 }
 
 fn variable<'a>(name: &'a str, environment: &'a Environment) -> Result<&'a str, String> {

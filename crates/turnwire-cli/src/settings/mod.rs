@@ -1,7 +1,7 @@
 //! Settings: defaults, then `turnwire.toml`, then the environment, then the flags.
 //!
 //! The file is parsed and validated by section (`file`), then combined with the rest for each
-//! command (`run`, `serve`, `backup`). The raw form is private to this module. Invalid settings
+//! command (`run`, `serve`, `store_command`). The raw form is private to this module. Invalid settings
 //! stop the start, and all errors are reported at once.
 //!
 //! ```toml
@@ -94,7 +94,6 @@
 mod access;
 mod approvals;
 mod audit;
-mod backup;
 mod changes;
 mod egress;
 mod embeddings;
@@ -132,7 +131,6 @@ mod words;
 pub(crate) use self::upstreams::ModelTimeouts;
 pub(crate) use self::{
     approvals::ApprovalSettings,
-    backup::BackupSettings,
     file::DEFAULT_FILE,
     mcp_files::McpSettings,
     model_kind::Kind,
@@ -141,7 +139,7 @@ pub(crate) use self::{
     run::RunSettings,
     sections::settings_schema,
     serve::ServeSettings,
-    store_command::store_of_command,
+    store_command::{store_of_command, url_of_store},
     tool_servers::filled,
     upstreams::UpstreamSettings,
     words::{did_you_mean, is_http_url, key_name},

@@ -19,7 +19,8 @@ use super::{
     schema::words_of,
     upstreams::{ModelTimeouts, NamedUpstream, RawUpstream, UpstreamSettings, named_upstreams},
     words::{
-        access_of, child, did_you_mean, is_http_url, meaning_of, missing, nanos, not_a_url, one_of,
+        access_of, check_url, child, did_you_mean, is_http_url, meaning_of, missing, nanos,
+        not_a_url, one_of,
     },
 };
 use crate::{environment::Environment, exit::Problem};
@@ -446,9 +447,7 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> NamedMod
     let price = raw.price.and_then(|price| price.read(path, mistakes));
     let unsupported = parameters_of(path, &raw.unsupported_parameters, mistakes);
     let kind = kind_of(path, kind.as_deref(), mistakes);
-    if let Some(base_url) = base_url.as_deref().filter(|base_url| !is_http_url(base_url)) {
-        mistakes.push(format!("{path}.base_url: {}", not_a_url(base_url, EXAMPLE_URL)));
-    }
+    check_url(&format!("{path}.base_url"), base_url.as_deref(), EXAMPLE_URL, mistakes);
     let only = NamedUpstream::only(base_url, model, api_key_env);
     let upstreams = named_upstreams(path, only, upstreams, mistakes);
     let custom_tools = custom_tools.unwrap_or_else(|| kind.usual_custom_tools());

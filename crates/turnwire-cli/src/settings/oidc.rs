@@ -10,7 +10,7 @@ use turnwire_oidc::{ClaimRules, OidcOptions};
 
 use super::{
     file::read_table,
-    words::{child, is_http_url, missing, not_a_url},
+    words::{check_needed_url, child, missing},
 };
 
 const EXAMPLE_ISSUER: &str = "https://login.example.com";
@@ -51,17 +51,11 @@ enum OneOrMore {
 
 pub(super) fn oidc(table: Table, mistakes: &mut Vec<String>) -> Option<OidcOptions> {
     let raw: RawOidc = read_table("oidc", table, mistakes);
-    if raw.issuer.is_none() {
-        let why = format!("missing; it should look like {EXAMPLE_ISSUER}");
-        missing("oidc.issuer", &why, mistakes);
-    }
+    check_needed_url("oidc.issuer", raw.issuer.as_deref(), EXAMPLE_ISSUER, mistakes);
     if raw.audience.is_none() {
         missing("oidc.audience", NO_AUDIENCE, mistakes);
     }
     let mut tell = |key: &str, why: String| mistakes.push(format!("oidc.{key}: {why}"));
-    if let Some(issuer) = raw.issuer.as_deref().filter(|issuer| !is_http_url(issuer)) {
-        tell("issuer", not_a_url(issuer, EXAMPLE_ISSUER));
-    }
     let audiences = raw.audience.map(|audience| match audience {
         OneOrMore::One(audience) => vec![audience],
         OneOrMore::More(audiences) => audiences,

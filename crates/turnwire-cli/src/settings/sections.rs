@@ -88,7 +88,7 @@ impl Sections {
         };
         sections.webhooks = named_webhooks(raw.webhooks, &sections.egress, mistakes);
         complete_timeouts(&mut sections.models, sections.limits.runs.model_silence, mistakes);
-        check_fallback(sections.server.fallback_model.as_deref(), &sections.models, mistakes);
+        check_fallback(sections.server.rest.fallback_model.as_deref(), &sections.models, mistakes);
         sections
     }
 }

@@ -22,7 +22,7 @@ use super::{
     mcp_files::servers,
     models::{SCRIPTED, ServedModels, WATCHED_DEMO, demo, missing_for_all},
     sections::Sections,
-    server::listen_of,
+    server::{RawServer, listen_of},
     webhooks::{WebhookSettings, with_secrets},
     words::is_told,
 };
@@ -128,7 +128,7 @@ impl ServeSettings {
             Ok(ServedModels::scripted(demo))
         } else {
             missing_for_all(&sections.models, environment, &mut in_file, &mut in_environment);
-            let fallback = sections.server.fallback_model.as_deref();
+            let fallback = sections.server.rest.fallback_model.as_deref();
             ServedModels::of(&sections.models, environment, choice, fallback)
         };
         if !(in_file.is_empty() && in_environment.is_empty()) {
@@ -142,20 +142,15 @@ impl ServeSettings {
         let warnings = warnings(&sections, file);
         let access = access_rules(&sections, &models);
         let server = sections.server;
-        let origins = server.origins.into_iter().chain(arguments.origin.iter().cloned()).collect();
+        let RawServer { hosts, origins, instructions, .. } = server.rest;
+        let origins = origins.into_iter().chain(arguments.origin.iter().cloned()).collect();
         Ok(Self {
             listen: arguments.listen.or(listen).or(server.listen).unwrap_or(DEFAULT_LISTEN),
-            auth: AuthOptions {
-                api_keys,
-                tokens: None,
-                metrics_token,
-                hosts: server.hosts,
-                origins,
-            },
+            auth: AuthOptions { api_keys, tokens: None, metrics_token, hosts, origins },
             oidc: sections.oidc,
             secret_keys,
             audit: sections.audit.level,
-            instructions: server.instructions,
+            instructions,
             models,
             access,
             tool_servers,

@@ -40,15 +40,15 @@ pub(super) struct RawServer {
     /// Host names of this server, in addition to the loopback ones. Without this setting a server
     /// with a key accepts any name. `/healthz`, `/readyz` and `/metrics` are always reachable by
     /// address
-    hosts: Vec<String>,
+    pub(super) hosts: Vec<String>,
     /// Origins of web pages that may call the server, such as `https://app.example.com`, in
     /// addition to its own; `--origin` adds one
-    origins: Vec<String>,
+    pub(super) origins: Vec<String>,
     /// Instructions for the model on `/chat` and `/ws/chat`
-    instructions: Option<String>,
+    pub(super) instructions: Option<String>,
     /// The `[models.NAME]` that answers requests for a model that is not configured; without it
     /// such requests are 404
-    fallback_model: Option<String>,
+    pub(super) fallback_model: Option<String>,
 }
 
 /// The validated section. It contains keys, so it has no `Debug`.
@@ -57,26 +57,21 @@ pub(super) struct ServerSection {
     pub(super) listen: Option<SocketAddr>,
     /// Additional address for health checks.
     pub(super) health_listen: Option<SocketAddr>,
-    pub(super) api_keys_env: Option<String>,
     pub(super) api_keys: Vec<String>,
-    pub(super) metrics_token_env: Option<String>,
-    pub(super) hosts: Vec<String>,
-    pub(super) origins: Vec<String>,
-    pub(super) instructions: Option<String>,
-    /// Model for names that are not configured.
-    pub(super) fallback_model: Option<String>,
+    /// What is taken as it is written.
+    pub(super) rest: RawServer,
 }
 
 impl ServerSection {
     pub(super) fn read(table: Table, mistakes: &mut Vec<String>) -> Self {
-        let raw: RawServer = read_table("server", table, mistakes);
+        let mut raw: RawServer = read_table("server", table, mistakes);
         let mut tell = |key: &str, why: String| mistakes.push(format!("server.{key}: {why}"));
         let mut address = |key: &str, text: Option<String>| {
             let text = text?;
             listen_address(&text).map_err(|why| tell(key, format!("`{text}`: {why}"))).ok()
         };
-        let listen = address("listen", raw.listen);
-        let health_listen = address("health_listen", raw.health_listen);
+        let listen = address("listen", raw.listen.take());
+        let health_listen = address("health_listen", raw.health_listen.take());
         for (n, host) in raw.hosts.iter().enumerate().filter(|(_, host)| !is_host(host)) {
             let why = format!("`{host}` is not a name; it should look like chat.example.com");
             tell(&format!("hosts[{n}]"), why);
@@ -84,7 +79,7 @@ impl ServerSection {
         for (n, origin) in raw.origins.iter().enumerate().filter(|(_, text)| !is_origin(text)) {
             tell(&format!("origins[{n}]"), format!("`{origin}` {NOT_AN_ORIGIN}"));
         }
-        let api_keys = match raw.api_keys.map(checked_keys) {
+        let api_keys = match raw.api_keys.take().map(checked_keys) {
             Some(Ok(keys)) => keys,
             Some(Err(why)) => {
                 tell("api_keys", why.to_owned());
@@ -92,17 +87,7 @@ impl ServerSection {
             }
             None => Vec::new(),
         };
-        Self {
-            listen,
-            health_listen,
-            api_keys_env: raw.api_keys_env,
-            api_keys,
-            metrics_token_env: raw.metrics_token_env,
-            hosts: raw.hosts,
-            origins: raw.origins,
-            instructions: raw.instructions,
-            fallback_model: raw.fallback_model,
-        }
+        Self { listen, health_listen, api_keys, rest: raw }
     }
 
     /// Returns the accepted API keys: those in `TURNWIRE_API_KEYS`, or else all in the file and in
@@ -119,7 +104,7 @@ impl ServerSection {
                 Vec::new()
             });
         }
-        let named = self.api_keys_env.as_deref().map(|variable| {
+        let named = self.rest.api_keys_env.as_deref().map(|variable| {
             let text = environment.get(variable).ok_or_else(|| not_set(variable))?;
             keys_of_text(text).map_err(|why| format!("`{variable}`: {why}"))
         });
@@ -144,7 +129,7 @@ impl ServerSection {
                 .map_err(|why| in_environment.push(format!("{METRICS_TOKEN}: {why}")))
                 .ok();
         }
-        let variable = self.metrics_token_env.as_deref()?;
+        let variable = self.rest.metrics_token_env.as_deref()?;
         let token = environment.get(variable).ok_or_else(|| not_set(variable));
         let token = token
             .and_then(|token| one_key(token).map_err(|why| format!("`{variable}`: {why}")))

@@ -1,8 +1,10 @@
-//! Settings of `turnwire keys` and `turnwire audit`.
+//! Settings of `turnwire keys`, `turnwire audit` and `turnwire backup`.
+
+use std::path::Path;
 
 use turnwire_stores::StoreOptions;
 
-use super::sections::store_alone;
+use super::{sections::store_alone, store::MEMORY};
 use crate::{args::StoreArguments, environment::Environment, exit::Problem};
 
 /// Reads the store from environment and file. What is in memory belongs to one process.
@@ -18,4 +20,13 @@ pub(crate) fn store_of_command(
     // How long runs are kept is up to the servers, which may have other settings.
     let (retention, conversation_retention) = (None, None);
     Ok(StoreOptions { retention, conversation_retention, fanout: None, ..store })
+}
+
+/// Reads the URL of the store from environment and file. It may contain a password.
+pub(crate) fn url_of_store(
+    config: Option<&Path>,
+    environment: &Environment,
+) -> Result<String, Problem> {
+    let store = store_alone(config, environment)?;
+    Ok(store.map_or_else(|| MEMORY.to_owned(), |store| store.url))
 }

@@ -8,7 +8,7 @@ use turnwire_tools::{Grant, OAuthOptions, Secret, SigningAlgorithm};
 
 use super::{
     schema::words_of,
-    words::{child, did_you_mean, is_http_url, meaning_of, not_a_url, not_set},
+    words::{check_url, child, did_you_mean, meaning_of, value_of},
 };
 use crate::environment::Environment;
 
@@ -68,9 +68,8 @@ pub(super) fn named_login(path: &str, raw: RawLogin, mistakes: &mut Vec<String>)
             false
         }
     };
-    if let Some(url) = raw.client_metadata_url.as_ref().filter(|url| !is_http_url(url)) {
-        mistakes.push(format!("{path}.client_metadata_url: {}", not_a_url(url, EXAMPLE_URL)));
-    }
+    let (at, url) = (format!("{path}.client_metadata_url"), raw.client_metadata_url.as_deref());
+    check_url(&at, url, EXAMPLE_URL, mistakes);
     let algorithm = algorithm(&path, raw.private_key_algorithm.as_deref(), mistakes);
     let has_proof = raw.client_secret_env_var.is_some() || raw.private_key_env_var.is_some();
     if is_machine && (raw.client_id.is_none() || !has_proof) {
@@ -115,11 +114,8 @@ impl NamedLogin {
     ) -> OAuthOptions {
         let path = format!("{}.oauth", child("mcp_servers", label));
         let mut secret = |key: &str, variable: &str| {
-            let found = environment.get(variable).map(Secret::from);
-            if found.is_none() {
-                mistakes.push(format!("{path}.{key}: {}", not_set(variable)));
-            }
-            found
+            let path = format!("{path}.{key}");
+            value_of(&path, variable, environment, mistakes).map(Secret::from)
         };
         let mut options = self.options.clone();
         if let Some(variable) = &self.client_secret_env_var {

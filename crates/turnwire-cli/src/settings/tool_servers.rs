@@ -17,8 +17,8 @@ use super::{
     schema::words_of,
     tool_server_login::{NamedLogin, RawLogin, named_login},
     words::{
-        access_of, child, did_you_mean, is_http_url, is_told, meaning_of, missing, not_a_url,
-        not_set, tenants_of, unset,
+        access_of, check_url, child, did_you_mean, is_told, meaning_of, missing, tenants_of, unset,
+        value_of,
     },
 };
 use crate::environment::Environment;
@@ -259,9 +259,7 @@ fn transport(
     if raw.command.as_ref().is_some_and(|command| command.trim().is_empty()) {
         mistakes.push(format!("{path}.command: empty"));
     }
-    if let Some(url) = raw.url.as_ref().filter(|url| !is_http_url(url)) {
-        mistakes.push(format!("{path}.url: {}", not_a_url(url, EXAMPLE_URL)));
-    }
+    check_url(&format!("{path}.url"), raw.url.as_deref(), EXAMPLE_URL, mistakes);
     let env = texts(path, "env", raw.env.unwrap_or_default(), is_variable, mistakes);
     let headers = texts(path, "headers", raw.headers.unwrap_or_default(), is_header, mistakes);
     if raw.command.is_none() {
@@ -475,10 +473,8 @@ pub(super) fn with_environment(
         if let (Some(variable), McpTransport::Http { bearer_token, .. }) =
             (&server.bearer_token_env_var, &mut options.transport)
         {
-            *bearer_token = environment.get(variable).map(Secret::from);
-            if bearer_token.is_none() {
-                mistakes.push(format!("{path}.bearer_token_env_var: {}", not_set(variable)));
-            }
+            let path = format!("{path}.bearer_token_env_var");
+            *bearer_token = value_of(&path, variable, environment, mistakes).map(Secret::from);
         }
         if let Some(login) = &server.login {
             options = options.with_oauth(login.with_environment(label, environment, mistakes));
@@ -490,6 +486,15 @@ pub(super) fn with_environment(
 
 /// Replaces each `${NAME}` in `text` by the value of the variable.
 pub(crate) fn filled(text: &str, environment: &Environment) -> Result<String, String> {
+    filled_by(text, |name| environment.get(name).ok_or_else(|| unset(name)))
+}
+
+/// Replaces each `${NAME}` in `text` by what `value` returns. Errors do not quote the text, because
+/// it may be a key.
+pub(super) fn filled_by<'a>(
+    text: &'a str,
+    value: impl Fn(&'a str) -> Result<&'a str, String>,
+) -> Result<String, String> {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -497,7 +502,7 @@ pub(crate) fn filled(text: &str, environment: &Environment) -> Result<String, St
             return Err("there is a `${` without its `}`".to_owned());
         };
         whole.push_str(before);
-        whole.push_str(environment.get(name).ok_or_else(|| unset(name))?);
+        whole.push_str(value(name)?);
         rest = after;
     }
     whole.push_str(rest);

@@ -10,7 +10,7 @@ use turnwire_models::Secret;
 
 use super::{
     model_kind::{ANTHROPIC_URL, EXAMPLE_URL, Kind, OPENAI_URL, usual_key_variable},
-    words::{is_http_url, not_a_url, not_set},
+    words::{check_url, not_set},
 };
 use crate::{environment::Environment, exit::Problem};
 
@@ -225,9 +225,7 @@ fn upstream(
     mistakes: &mut Vec<String>,
 ) -> NamedUpstream {
     let path = format!("{path}.upstreams[{place}]");
-    if let Some(url) = raw.base_url.as_deref().filter(|url| !is_http_url(url)) {
-        mistakes.push(format!("{path}.base_url: {}", not_a_url(url, EXAMPLE_URL)));
-    }
+    check_url(&format!("{path}.base_url"), raw.base_url.as_deref(), EXAMPLE_URL, mistakes);
     let max_concurrency =
         raw.max_concurrency.map(|n| usize::try_from(n.get()).unwrap_or(usize::MAX));
     NamedUpstream {

@@ -11,7 +11,7 @@ use turnwire_tools::{SearchProvider, Secret, WebSearchOptions};
 use super::{
     file::read_table,
     schema::words_of,
-    words::{access_of, is_http_url, meaning_of, missing, not_a_url, not_set, one_of},
+    words::{access_of, check_needed_url, check_url, meaning_of, missing, one_of, value_of},
 };
 use crate::environment::Environment;
 
@@ -68,17 +68,10 @@ impl WebSearchSection {
         let (tenants, scopes) = (raw.tenants.take(), raw.scopes.take());
         let access = access_of("web_search", tenants, scopes, mistakes);
         let provider = provider_of(raw.provider.as_deref(), mistakes);
-        match raw.base_url.as_deref() {
-            Some(url) if !is_http_url(url) => {
-                mistakes.push(format!("web_search.base_url: {}", not_a_url(url, EXAMPLE_URL)));
-            }
-            // With an unknown engine it is unknown whether an address is needed.
-            None if provider == Some(SearchProvider::Searxng) => {
-                let why = format!("missing; it should look like {EXAMPLE_URL}");
-                missing("web_search.base_url", &why, mistakes);
-            }
-            Some(_) | None => {}
-        }
+        // With an unknown engine it is unknown whether an address is needed.
+        let is_needed = provider == Some(SearchProvider::Searxng);
+        let check = if is_needed { check_needed_url } else { check_url };
+        check("web_search.base_url", raw.base_url.as_deref(), EXAMPLE_URL, mistakes);
         let key_variable = match provider {
             Some(provider) => key_variable(provider, &raw, mistakes),
             None => raw.api_key_env.clone(),
@@ -100,13 +93,10 @@ impl WebSearchSection {
         mistakes: &mut Vec<String>,
     ) -> WebSearchOptions {
         let mut options = self.options.clone();
-        options.api_key = self.key_variable.as_deref().and_then(|variable| {
-            let key = environment.get(variable);
-            if key.is_none() {
-                mistakes.push(format!("web_search.api_key_env: {}", not_set(variable)));
-            }
-            key.map(Secret::from)
+        let key = self.key_variable.as_deref().and_then(|variable| {
+            value_of("web_search.api_key_env", variable, environment, mistakes)
         });
+        options.api_key = key.map(Secret::from);
         options
     }
 }

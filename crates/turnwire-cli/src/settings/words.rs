@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use turnwire_contract::{ApiKey, Scope, TenantId};
 use turnwire_engine::Access;
 
+use crate::environment::Environment;
+
 /// Longer addresses are not quoted: they may be secrets.
 const LONGEST_QUOTED: usize = 60;
 /// Minimum Jaro-Winkler similarity for a suggestion.
@@ -84,6 +86,26 @@ pub(super) fn not_a_url(text: &str, example: &str) -> String {
     format!("{} is not an address; it should look like {example}", quoted_url(text))
 }
 
+/// Checks an address, if there is one.
+pub(super) fn check_url(path: &str, url: Option<&str>, example: &str, mistakes: &mut Vec<String>) {
+    if let Some(url) = url.filter(|url| !is_http_url(url)) {
+        mistakes.push(format!("{path}: {}", not_a_url(url, example)));
+    }
+}
+
+/// Checks an address that must not be missing.
+pub(super) fn check_needed_url(
+    path: &str,
+    url: Option<&str>,
+    example: &str,
+    mistakes: &mut Vec<String>,
+) {
+    if url.is_none() {
+        missing(path, &format!("missing; it should look like {example}"), mistakes);
+    }
+    check_url(path, url, example, mistakes);
+}
+
 /// Quotes an address, unless it may have a secret in it.
 pub(super) fn quoted_url(text: &str) -> String {
     if text.contains(['@', '?']) || text.len() > LONGEST_QUOTED {
@@ -100,6 +122,20 @@ pub(super) fn not_set(variable: &str) -> String {
     }
     "not the name of an environment variable; put the secret into a variable, and its name here"
         .to_owned()
+}
+
+/// Returns the value of the variable that the setting at `path` names, or reports that there is none.
+pub(super) fn value_of<'a>(
+    path: &str,
+    variable: &str,
+    environment: &'a Environment,
+    mistakes: &mut Vec<String>,
+) -> Option<&'a str> {
+    let value = environment.get(variable);
+    if value.is_none() {
+        mistakes.push(format!("{path}: {}", not_set(variable)));
+    }
+    value
 }
 
 /// Says that a variable of which only the name can be meant is not set.
