@@ -5,9 +5,9 @@
 //! program. Whoever names certificates with `SSL_CERT_FILE` or `SSL_CERT_DIR` gets these and no
 //! others, and an error if there are none in them.
 
-use std::{env, iter::successors, sync::LazyLock};
+use std::{env, iter::successors, net::IpAddr, sync::LazyLock};
 
-use reqwest::{Certificate, Client, ClientBuilder};
+use reqwest::{Certificate, Client, ClientBuilder, Url};
 use tracing::info;
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
@@ -37,6 +37,12 @@ fn client_trusting(system: bool) -> ClientBuilder {
 
 fn bundled() -> impl Iterator<Item = Certificate> {
     TLS_SERVER_ROOT_CERTS.iter().filter_map(|der| Certificate::from_der(der).ok())
+}
+
+/// Whether a server is on this machine, where a proxy cannot reach it.
+pub fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// Formats an error and all its causes. In `reqwest` the last one has the details.

@@ -281,7 +281,7 @@ impl<A> fmt::Debug for FunctionTool<A> {
 }
 
 /// Deserializes the arguments. The error contains the path of the invalid field.
-fn typed<A: DeserializeOwned>(arguments: Map<String, Value>) -> Result<A, ToolError> {
+pub(crate) fn typed<A: DeserializeOwned>(arguments: Map<String, Value>) -> Result<A, ToolError> {
     serde_path_to_error::deserialize(Value::Object(arguments))
         .map_err(|error| ToolError::InvalidArguments(error.to_string()))
 }

@@ -14,7 +14,7 @@ mod journal;
 mod remote_run;
 mod run_feed;
 
-use std::{net::IpAddr, time::Duration};
+use std::time::Duration;
 
 use reqwest::{
     Client, Method, RequestBuilder, Response, Url,
@@ -22,7 +22,7 @@ use reqwest::{
     redirect::Policy,
 };
 use serde_json::Value;
-use turnwire_http::chain;
+use turnwire_http::{chain, is_loopback};
 
 pub(crate) use self::{
     connect::{connect, connect_if_named, named_server},
@@ -138,12 +138,6 @@ fn bearer(key: &str) -> Result<HeaderValue, Problem> {
         .map_err(|_| Problem::usage("the API key has characters that no key has"))?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ pub use self::{
     indexer::Indexer,
     pdf::PdfProgram,
 };
+use crate::function::typed;
 
 /// Maximum number of queries per call.
 const MAX_QUERIES: usize = 8;
@@ -96,9 +97,7 @@ impl Tool for FileSearch {
         context: ToolContext,
     ) -> Result<ToolOutput, ToolError> {
         context.phase("searching").await;
-        let Arguments { queries } =
-            serde_path_to_error::deserialize(Value::Object(request.arguments))
-                .map_err(|error| ToolError::InvalidArguments(error.to_string()))?;
+        let Arguments { queries } = typed(request.arguments)?;
         let settings = Settings::read(&request.settings)?;
         let (mut found, mut words_only) = (Vec::new(), false);
         for text in queries.iter().take(MAX_QUERIES) {

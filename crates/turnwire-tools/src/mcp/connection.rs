@@ -369,7 +369,7 @@ fn http_client(url: &str) -> Result<reqwest::Client, OpenError> {
         .connect_timeout(Duration::from_secs(10))
         // Reused connections stall occasionally if a response was not read to its end.
         .pool_max_idle_per_host(0);
-    if is_loopback_host(&address) {
+    if turnwire_http::is_loopback(&address) {
         client = client.no_proxy();
     }
     client.build().map_err(|_| invalid("the HTTP client could not be created"))
@@ -401,12 +401,6 @@ fn http_config(
         config = config.auth_header(token.reveal());
     }
     Ok(config)
-}
-
-/// A proxy cannot reach servers on this machine.
-fn is_loopback_host(address: &Url) -> bool {
-    let host = address.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
 
 /// Why no connection could be opened. The cause is only logged.

@@ -32,7 +32,7 @@ use self::{
     searxng::Searxng,
     tavily::Tavily,
 };
-use crate::{Secret, egress::Egress};
+use crate::{Secret, egress::Egress, function::typed};
 
 /// Maximum number of queries per call.
 const MAX_QUERIES: usize = 4;
@@ -286,9 +286,7 @@ enum ActionName {
 
 impl Action {
     fn read(arguments: Map<String, Value>) -> Result<Self, ToolError> {
-        let Arguments { action, query, queries, url, pattern } =
-            serde_path_to_error::deserialize(Value::Object(arguments))
-                .map_err(|error| ToolError::InvalidArguments(error.to_string()))?;
+        let Arguments { action, query, queries, url, pattern } = typed(arguments)?;
         let said = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
         let (url, pattern) = (said(url), said(pattern));
         let queries: Vec<String> = queries
