@@ -260,7 +260,9 @@ impl From<StartError> for ApiError {
                 let message = "The server is shutting down; try again in a moment.";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", message)
             }
-            StartError::NotAbandoned(_) | StartError::Lacks(_) => Self::conflict("run_not_abandoned", &error),
+            StartError::NotAbandoned(_) | StartError::Lacks(_) => {
+                Self::conflict("run_not_abandoned", &error)
+            }
             StartError::Secrets(..) => {
                 Self::bad_request("unsupported_parameter", sentence(&error)).about("tools")
             }
