@@ -13,6 +13,7 @@ use crate::addresses::{listen_address, page_origin};
 mod audit;
 mod config;
 mod display;
+mod encryption;
 mod keys;
 mod on_server;
 
@@ -21,6 +22,7 @@ pub(crate) use self::config::{
     ConfigCheckArguments, ConfigCommand, ConfigInitArguments, ConfigPrintArguments,
 };
 pub(crate) use self::display::{ColorChoice, DisplayArguments, ToolsShown};
+pub(crate) use self::encryption::EncryptionCommand;
 pub(crate) use self::keys::{
     KeyCreateArguments, KeyListArguments, KeyRevokeArguments, KeyRotateArguments, KeysCommand,
     StoreArguments,
@@ -69,6 +71,9 @@ pub(crate) enum Command {
     /// List who did what, and check that nobody changed the log
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Show and replace the keys that encrypt what is stored
+    #[command(subcommand)]
+    Encryption(EncryptionCommand),
     /// Extract the text of a PDF; started by `serve` with resource limits
     #[command(hide = true)]
     ReadPdf,

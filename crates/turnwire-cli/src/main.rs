@@ -63,6 +63,7 @@ fn main() -> ExitCode {
         Command::Backup(arguments) => commands::backup::backup(&arguments, &environment),
         Command::Keys(command) => commands::keys::keys(&command, &environment),
         Command::Audit(command) => commands::audit::audit(&command, &environment),
+        Command::Encryption(command) => commands::encryption::encryption(&command, &environment),
         Command::ReadPdf => commands::read_pdf::read_pdf(),
         Command::Mcp(command) => commands::mcp::mcp(&command, &environment),
         Command::Check(arguments) => commands::check::check(&arguments, &environment),

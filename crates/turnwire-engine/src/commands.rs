@@ -81,7 +81,12 @@ impl Runs {
         let runs = self.clone();
         let (tenant, run_id, call_id) = (tenant.clone(), run_id.clone(), call_id.clone());
         let work = async move {
-            let away = |error: JournalError| StoreError::Unavailable(error.to_string());
+            let away = |error: JournalError| {
+                if let JournalError::KeyMissing(why) = error {
+                    return StoreError::KeyMissing(why);
+                }
+                StoreError::Unavailable(error.to_string())
+            };
             if let Some(run) = runs.live(&tenant, &run_id) {
                 match run.cancel_call(&call_id).await {
                     Err(JournalError::Conflict { .. }) => {}
@@ -91,6 +96,7 @@ impl Runs {
             let is_open = match runs.call_history(&tenant, &run_id, &call_id).await {
                 Ok(history) => is_open(&history.events, &call_id),
                 Err(JournalError::Unavailable(why)) => return Err(StoreError::Unavailable(why)),
+                Err(JournalError::KeyMissing(why)) => return Err(StoreError::KeyMissing(why)),
                 Err(_) => false,
             };
             if !is_open {
@@ -302,7 +308,12 @@ impl Runs {
         command: RunCommand,
     ) -> Result<bool, JournalError> {
         let left = self.enqueue(tenant, run_id, command).await;
-        left.map_err(|error| JournalError::Unavailable(error.to_string()))
+        left.map_err(|error| {
+            if let StoreError::KeyMissing(why) = error {
+                return JournalError::KeyMissing(why);
+            }
+            JournalError::Unavailable(error.to_string())
+        })
     }
 
     /// Stores a pending command for the run. Returns whether a worker will apply it.

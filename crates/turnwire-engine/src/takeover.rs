@@ -61,6 +61,10 @@ impl Runs {
             Err(StartError::NotAbandoned(_)) => return,
             Err(StartError::ShuttingDown) => return self.release(run_id).await,
             Err(StartError::Lacks(what)) => return self.decline(run_id, &what).await,
+            Err(
+                StartError::Store(StoreError::KeyMissing(why))
+                | StartError::Log(JournalError::KeyMissing(why)),
+            ) => return self.leave_encrypted(&abandoned, &why).await,
             Err(error) => error,
         };
         warn!(%run_id, %error, n_failed = abandoned.n_failed_takeovers, "takeover failed");
@@ -108,6 +112,17 @@ impl Runs {
     async fn is_cancelled(&self, run_id: &RunId) -> Result<bool, StoreError> {
         let pending_commands = self.0.parts.workers.pending_commands_for(run_id).await?;
         Ok(pending_commands.iter().any(|left| left.command == RunCommand::Cancel))
+    }
+
+    /// Leaves a run to a worker that has the key of its tenant. Nothing of it can be read here, so a
+    /// run that is to be cancelled is ended without.
+    async fn leave_encrypted(&self, abandoned: &AbandonedRun, why: &str) {
+        let run_id = &abandoned.run_id;
+        if self.is_cancelled(run_id).await.unwrap_or(false) {
+            return self.force_end(abandoned, RunOutcome::Cancelled).await;
+        }
+        warn!(%run_id, why, "run declined, it is encrypted and the key is missing");
+        self.decline(run_id, "the key that it is encrypted with").await;
     }
 
     async fn decline(&self, run_id: &RunId, what: &str) {

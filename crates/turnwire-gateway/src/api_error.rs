@@ -122,6 +122,13 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, code, sentence(error))
     }
 
+    fn key_missing(cause: &str) -> Self {
+        error!(cause, "stored data is encrypted, and its key is missing");
+        let message = "This is stored encrypted, and this server does not have the key. Its operator \
+                       has to add the key to [encryption].";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "encryption_key_missing", message)
+    }
+
     fn unavailable() -> Self {
         let message = "The store is not available right now; try again in a moment.";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
@@ -185,6 +192,7 @@ impl From<StoreError> for ApiError {
                 Self::unavailable()
             }
             StoreError::Rejected(_) => Self::bad_request("not_storable", sentence(&error)),
+            StoreError::KeyMissing(cause) => Self::key_missing(&cause),
         }
     }
 }
@@ -202,6 +210,7 @@ impl From<JournalError> for ApiError {
                 let message = "The request could not be recorded, so the run ends.";
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "journal_rejected", message)
             }
+            JournalError::KeyMissing(cause) => Self::key_missing(&cause),
         }
     }
 }
@@ -224,6 +233,7 @@ impl From<BlobError> for ApiError {
                 error!(%cause, "blob store unavailable");
                 Self::unavailable()
             }
+            BlobError::KeyMissing(cause) => Self::key_missing(&cause),
         }
     }
 }
@@ -245,6 +255,7 @@ impl From<LibraryError> for ApiError {
                 error!(%cause, "file library unavailable");
                 Self::unavailable()
             }
+            LibraryError::KeyMissing(cause) => Self::key_missing(&cause),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     Store,
     database::{DatabaseError, Row, Value},
     failures::blob_error,
+    sealing::Place,
 };
 
 #[async_trait]
@@ -18,6 +19,9 @@ impl BlobStore for Store {
         id: &BlobId,
         text: String,
     ) -> Result<(), BlobError> {
+        let key = self.0.sealing.current(tenant).await.map_err(|error| blob_error(error, id))?;
+        let sealed = key.map(|key| key.seal_bytes(Place::blob(id), text.as_bytes())).transpose();
+        let sealed = sealed.map_err(|error| blob_error(error, id))?;
         // The same id has the same text: a retry after a lost response.
         let sql = "insert into blobs (tenant, id, run_id, body) values ($1, $2, $3, $4)
                    on conflict (tenant, id) do update set body = excluded.body";
@@ -25,7 +29,7 @@ impl BlobStore for Store {
             Value::Tenant(tenant),
             Value::Text(id.as_str()),
             Value::Text(run_id.as_str()),
-            Value::Bytes(text.as_bytes()),
+            Value::Bytes(sealed.as_deref().unwrap_or(text.as_bytes())),
         ];
         match self.0.database.query(sql, &values).await {
             Ok(_) => Ok(()),
@@ -40,7 +44,7 @@ impl BlobStore for Store {
         let found = self.0.database.query(sql, &values).await;
         let found = found.map_err(|error| blob_error(error, id))?;
         let row = found.first().ok_or_else(|| BlobError::NotFound(id.clone()))?;
-        text_of(row).map_err(|error| blob_error(error, id))
+        self.text_of(tenant, id, row).await.map_err(|error| blob_error(error, id))
     }
 
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError> {
@@ -53,7 +57,14 @@ impl BlobStore for Store {
     }
 }
 
-fn text_of(row: &Row) -> Result<String, DatabaseError> {
-    let text = String::from_utf8(row.bytes(0)?.to_vec());
-    text.map_err(|error| DatabaseError::Failed(error.to_string()))
+impl Store {
+    async fn text_of(
+        &self,
+        tenant: &TenantId,
+        id: &BlobId,
+        row: &Row,
+    ) -> Result<String, DatabaseError> {
+        let bytes = self.0.sealing.open_bytes(tenant, Place::blob(id), row.bytes(0)?).await?;
+        String::from_utf8(bytes).map_err(|error| DatabaseError::Failed(error.to_string()))
+    }
 }

@@ -14,6 +14,7 @@ use crate::{
     database::{Database, DatabaseError, Dialect, Row, Transaction, Value},
     entries,
     failures::{decode, encode, rolled_back},
+    sealing::Place,
     workers::micros,
 };
 
@@ -129,7 +130,8 @@ impl Store {
         tenant: &TenantId,
         conversation: &ConversationRecord,
     ) -> Result<(), StoreError> {
-        let metadata = encode(&conversation.metadata)?;
+        let metadata =
+            self.sealed_metadata(tenant, &conversation.id, &conversation.metadata).await?;
         let sql = format!(
             "insert into conversations (tenant, id, created_at, metadata, used_at)
              values ($1, $2, $3, $4, {}) on conflict (tenant, id) do nothing returning id",
@@ -153,7 +155,8 @@ impl Store {
         let found = self.0.database.query(sql, &values).await?;
         let row = found.first().ok_or_else(|| unknown(id))?;
         let created_at = Timestamp::from_micros(row.integer(0)?);
-        Ok(ConversationRecord { id: id.clone(), created_at, metadata: decode(row.text(1)?)? })
+        let metadata = self.0.sealing.open(tenant, Place::metadata(id), row.text(1)?).await?;
+        Ok(ConversationRecord { id: id.clone(), created_at, metadata: decode(&metadata)? })
     }
 
     pub(crate) async fn annotate(
@@ -167,7 +170,7 @@ impl Store {
              returning id",
             self.0.database.dialect().now
         );
-        let metadata = encode(metadata)?;
+        let metadata = self.sealed_metadata(tenant, id, metadata).await?;
         let values = [Value::Tenant(tenant), Value::Text(id.as_str()), Value::Text(&metadata)];
         let changed = self.0.database.query(&sql, &values).await?;
         changed.first().map(drop).ok_or_else(|| unknown(id))
@@ -230,8 +233,10 @@ impl Store {
         added: &[Entry],
     ) -> Result<(), StoreError> {
         let dialect = self.0.database.dialect();
+        let key = self.0.sealing.current(tenant).await?;
         let mut transaction = self.lock_conversation(tenant, id).await?;
-        entries::add(&mut *transaction, dialect, tenant, None, Some(id.as_str()), added).await?;
+        let (id, key) = (Some(id.as_str()), key.as_deref());
+        entries::add(&mut *transaction, dialect, tenant, None, id, added, key).await?;
         Ok(transaction.commit().await?)
     }
 
@@ -255,7 +260,9 @@ impl Store {
         all: &[Entry],
     ) -> Result<(), StoreError> {
         let dialect = self.0.database.dialect();
-        let metadata = encode(&conversation.metadata)?;
+        let key = self.0.sealing.current(tenant).await?;
+        let metadata =
+            self.sealed_metadata(tenant, &conversation.id, &conversation.metadata).await?;
         let mut transaction = self.0.database.begin().await?;
         let sql = format!(
             "insert into conversations (tenant, id, created_at, metadata, used_at)
@@ -270,8 +277,22 @@ impl Store {
             return Err(rolled_back(transaction, refusal).await);
         }
         entries::take_out(&mut *transaction, tenant, id, None).await?;
-        entries::add(&mut *transaction, dialect, tenant, None, Some(id.as_str()), all).await?;
+        let (id, key) = (Some(id.as_str()), key.as_deref());
+        entries::add(&mut *transaction, dialect, tenant, None, id, all, key).await?;
         Ok(transaction.commit().await?)
+    }
+
+    async fn sealed_metadata(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<String, StoreError> {
+        let mut metadata = encode(metadata)?;
+        if let Some(key) = self.0.sealing.current(tenant).await? {
+            key.seal(Place::metadata(id), &mut metadata)?;
+        }
+        Ok(metadata)
     }
 
     async fn lock_conversation(

@@ -14,6 +14,7 @@ use turnwire_contract::{ConversationId, Entry, ItemId, RunId, StoreError, Tenant
 use crate::{
     database::{Database, DatabaseError, Dialect, Row, Transaction, Value},
     failures::{decode, encode},
+    sealing::{DataKey, Place, Sealing},
 };
 
 /// Encoded entries: ids and bodies.
@@ -24,15 +25,20 @@ pub(crate) struct EncodedEntries {
 }
 
 impl EncodedEntries {
+    /// Encodes entries, and encrypts each if it has a key.
     pub(crate) fn new<'a>(
-        entries: impl IntoIterator<Item = &'a Entry>,
+        entries: impl IntoIterator<Item = (&'a Entry, Option<&'a DataKey>)>,
     ) -> Result<Self, DatabaseError> {
         let (mut names, mut bodies) = (Vec::new(), Vec::new());
         // The column is only a lookup key, and no client can ask for an id with a NUL character. An
         // id invented by the model must not prevent the end of a run.
-        for entry in entries {
-            names.push(entry.id.as_str().replace('\0', "\u{fffd}"));
-            bodies.push(encode(entry)?);
+        for (entry, key) in entries {
+            let (name, mut body) = (entry.id.as_str().replace('\0', "\u{fffd}"), encode(entry)?);
+            if let Some(key) = key {
+                key.seal(Place::entry(&name), &mut body)?;
+            }
+            names.push(name);
+            bodies.push(body);
         }
         Ok(Self { names, bodies })
     }
@@ -54,11 +60,12 @@ pub(crate) async fn add(
     run_id: Option<&RunId>,
     conversation_id: Option<&str>,
     entries: &[Entry],
+    key: Option<&DataKey>,
 ) -> Result<(), DatabaseError> {
     if entries.is_empty() {
         return Ok(());
     }
-    let encode = EncodedEntries::new(entries)?;
+    let encode = EncodedEntries::new(entries.iter().map(|entry| (entry, key)))?;
     let sql = format!(
         "insert into entries (tenant, run_id, conversation_id, id, entry)
          select $1, $2, $3, zipped.c1, zipped.c2 from {} where true order by zipped.n",
@@ -120,19 +127,21 @@ pub(crate) async fn supersede(
 /// Returns the entries of a conversation that are not superseded.
 pub(crate) async fn of_conversation(
     database: &dyn Database,
+    sealing: &Sealing,
     tenant: &TenantId,
     conversation_id: &ConversationId,
 ) -> Result<Vec<Entry>, StoreError> {
-    let sql = "select entry from entries where tenant = $1 and conversation_id = $2
+    let sql = "select entry, id from entries where tenant = $1 and conversation_id = $2
                and superseded_upto is null order by position";
     let values = [Value::Tenant(tenant), Value::Text(conversation_id.as_str())];
-    read(&database.query(sql, &values).await?)
+    read(sealing, tenant, &database.query(sql, &values).await?).await
 }
 
 /// Returns the whole context of a run: its own entries, preceded by those that its conversation had
 /// at its start, or by those of the run it continues, recursively.
 pub(crate) async fn of_chain(
     database: &dyn Database,
+    sealing: &Sealing,
     tenant: &TenantId,
     run_id: &RunId,
 ) -> Result<Vec<Entry>, StoreError> {
@@ -144,40 +153,50 @@ pub(crate) async fn of_chain(
                    select r.id, r.continues, r.conversation_id, r.history_upto, c.depth + 1
                    from chain c join runs r on r.id = c.continues and r.tenant = $1
                )
-               select entry from (
-                   select c.depth as depth, e.position as position, e.entry as entry
+               select entry, id from (
+                   select c.depth as depth, e.position as position, e.entry as entry, e.id as id
                    from chain c cross join entries e where e.tenant = $1 and e.run_id = c.id
                    union all
-                   select c.depth, e.position, e.entry
+                   select c.depth, e.position, e.entry, e.id
                    from chain c cross join entries e
                    where e.tenant = $1 and e.conversation_id = c.conversation_id
                        and e.position <= c.history_upto
                        and (e.superseded_upto is null or e.superseded_upto >= c.history_upto)
                ) as seen order by depth desc, position";
     let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
-    read(&database.query(sql, &values).await?)
+    read(sealing, tenant, &database.query(sql, &values).await?).await
 }
 
 /// Returns the entries with these ids, each once.
 pub(crate) async fn named(
     database: &dyn Database,
+    sealing: &Sealing,
     tenant: &TenantId,
     names: &[ItemId],
 ) -> Result<Vec<Entry>, StoreError> {
     let names: Vec<&str> = names.iter().map(ItemId::as_str).collect();
     let sql = format!(
-        "select entry from entries where tenant = $1 and id in (select value from {})
+        "select entry, id from entries where tenant = $1 and id in (select value from {})
          order by position",
         database.dialect().texts("$2")
     );
     let values = [Value::Tenant(tenant), Value::Texts(&names)];
-    let mut found = read(&database.query(&sql, &values).await?)?;
+    let mut found = read(sealing, tenant, &database.query(&sql, &values).await?).await?;
     let mut seen = HashSet::new();
     found.retain(|entry| seen.insert(entry.id.clone()));
     Ok(found)
 }
 
-fn read(rows: &[Row]) -> Result<Vec<Entry>, StoreError> {
-    let entry = |row: &Row| decode(row.text(0)?);
-    Ok(rows.iter().map(entry).collect::<Result<_, DatabaseError>>()?)
+/// Decodes the columns `entry, id`.
+async fn read(
+    sealing: &Sealing,
+    tenant: &TenantId,
+    rows: &[Row],
+) -> Result<Vec<Entry>, StoreError> {
+    let mut entries = Vec::with_capacity(rows.len());
+    for row in rows {
+        let entry = sealing.open(tenant, Place::entry(row.text(1)?), row.text(0)?).await?;
+        entries.push(decode(&entry)?);
+    }
+    Ok(entries)
 }

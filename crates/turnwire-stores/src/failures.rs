@@ -15,6 +15,7 @@ impl From<DatabaseError> for StoreError {
                 warn!(%cause, "database unavailable");
                 Self::Unavailable("the database is unavailable".to_owned())
             }
+            DatabaseError::KeyMissing(cause) => Self::KeyMissing(cause),
             DatabaseError::Failed(cause) => {
                 error!(%cause, "database statement failed");
                 Self::Unavailable("a database statement failed".to_owned())
@@ -44,6 +45,7 @@ impl From<DatabaseError> for LibraryError {
         match StoreError::from(error) {
             StoreError::NotFound(what) => Self::NotFound(what),
             StoreError::Exists(what) => Self::Exists(what),
+            StoreError::KeyMissing(why) => Self::KeyMissing(why),
             other => Self::Unavailable(other.to_string()),
         }
     }
@@ -54,6 +56,7 @@ pub(crate) fn blob_error(error: DatabaseError, id: &BlobId) -> BlobError {
     match StoreError::from(error) {
         StoreError::NotFound(_) => BlobError::NotFound(id.clone()),
         StoreError::Unavailable(why) => BlobError::Unavailable(why),
+        StoreError::KeyMissing(why) => BlobError::KeyMissing(why),
         other => BlobError::Unavailable(other.to_string()),
     }
 }

@@ -26,6 +26,7 @@ use crate::{
     live_tails::{AddOutcome, LiveTails},
     outage::{Availability, Backoff},
     pages::{KnownHead, PAGE, Page, Source},
+    sealing::Sealing,
     sync::lock,
 };
 
@@ -76,13 +77,21 @@ impl Follower {
         self: Arc<Self>,
         tails: Arc<LiveTails>,
         source: Source,
+        sealing: Arc<Sealing>,
         outage: Arc<Availability>,
         notes_changes: bool,
         stop: CancellationToken,
     ) {
         let last_own_look = Instant::now();
-        let poll_loop =
-            PollLoop { follower: self, tails, source, outage, notes_changes, last_own_look };
+        let poll_loop = PollLoop {
+            follower: self,
+            tails,
+            source,
+            sealing,
+            outage,
+            notes_changes,
+            last_own_look,
+        };
         stop.run_until_cancelled_owned(Box::pin(poll_loop.go_on())).await;
     }
 }
@@ -91,6 +100,7 @@ struct PollLoop {
     follower: Arc<Follower>,
     tails: Arc<LiveTails>,
     source: Source,
+    sealing: Arc<Sealing>,
     outage: Arc<Availability>,
     notes_changes: bool,
     /// When the runs were polled that this process writes.
@@ -185,11 +195,16 @@ impl PollLoop {
     /// Returns the new events of `runs`. A run whose rows cannot be read is skipped and retried in
     /// the next round, so that others are not blocked.
     async fn grown(&mut self, runs: &[KnownHead]) -> Result<Vec<(RunId, Page)>, DatabaseError> {
-        let error = match self.source.grown(runs).await {
+        let error = match self.source.grown(&self.sealing, runs).await {
             Err(error) if !matches!(error, DatabaseError::Unavailable(_)) => error,
             done => return done,
         };
         if let [(run_id, _)] = runs {
+            if matches!(error, DatabaseError::KeyMissing(_)) {
+                // Its readers are told by the database.
+                self.tails.mark_unread(run_id);
+                return Ok(Vec::new());
+            }
             warn!(%run_id, %error, "run not followed, its journal cannot be read");
             return Ok(Vec::new());
         }

@@ -18,6 +18,7 @@ use crate::{
     pages::{self, Head},
     progress::SummaryColumns,
     reader::RunReader,
+    sealing::DataKey,
     store::Store,
     writer::Append,
 };
@@ -110,7 +111,7 @@ impl Journal for Store {
 impl Store {
     fn reader(&self, subscription: Subscription, after: Seq) -> RunReader {
         let (database, outage) = (Arc::clone(&self.0.database), Arc::clone(&self.0.outage));
-        RunReader::new(subscription, database, outage, after)
+        RunReader::new(subscription, database, Arc::clone(&self.0.sealing), outage, after)
     }
 
     async fn head_of(&self, tenant: &TenantId, run_id: &RunId) -> Result<Head, JournalError> {
@@ -136,11 +137,12 @@ impl Store {
             return Err(conflict());
         }
         let run_id = first.run_id.clone();
+        let key = self.key_of(tenant).await?;
         let progress = self.progress_after(tenant, &batch).await;
         let deliveries = self.deliveries_of(tenant, batch.iter().map(AsRef::as_ref)).await;
         let (is_over, is_noted) = (ending.is_some(), ending.is_some() || progress.is_some());
         let (tenant, new_run, has_deliveries) = (tenant.clone(), None, !deliveries.is_empty());
-        let append = Append { tenant, events: batch, ending, progress, deliveries, new_run };
+        let append = Append { tenant, events: batch, ending, progress, deliveries, new_run, key };
         let appended = self.0.writer.append(append).await;
         if has_deliveries {
             self.0.delivery_added.notify_one();
@@ -238,6 +240,18 @@ impl Store {
         Ok(!head.is_over && seq == head.last.next())
     }
 
+    /// Returns the key that encrypts what is written. Waits while the database is unavailable.
+    async fn key_of(&self, tenant: &TenantId) -> Result<Option<Arc<DataKey>>, JournalError> {
+        let mut backoff = Backoff::default();
+        loop {
+            match self.0.sealing.current(tenant).await {
+                Err(error) if error.is_transient() => self.0.outage.mark_down(&error.to_string()),
+                done => return done.map_err(unavailable),
+            }
+            tokio::time::sleep(backoff.next_pause()).await;
+        }
+    }
+
     /// Returns the head of the run. Waits while the database is unavailable.
     async fn stored_head(&self, run_id: &RunId) -> Result<Option<Head>, JournalError> {
         let mut backoff = Backoff::default();
@@ -267,5 +281,8 @@ fn of_run(error: DatabaseError, run_id: &RunId) -> JournalError {
 }
 
 fn unavailable(error: DatabaseError) -> JournalError {
-    JournalError::Unavailable(error.to_string())
+    match error {
+        DatabaseError::KeyMissing(why) => JournalError::KeyMissing(why),
+        other => JournalError::Unavailable(other.to_string()),
+    }
 }

@@ -22,6 +22,8 @@
 //!   its own. `outage` has the backoff while a server is unavailable.
 //! * `deletion` deletes runs, `shared_deletion` those that are to go at the same time, `retention`
 //!   old ones. `turn_queue` is how requests are done together. `backup` copies a SQLite store.
+//! * `sealing` encrypts what is stored, with a key per tenant. `encryption` is what an operator does
+//!   with these keys. `secret_box` has the keys of the operator.
 //! * `webhook_rows` is what an append stores for receivers of webhooks, `webhooks` sends from there.
 //! * `audit` stores who did what, in chains (`audit_chain`). `api_keys` stores keys, `shares` share
 //!   links, `blob_store` large tool results, `trust` permissions and pins, `usage` what tenants
@@ -36,6 +38,7 @@ mod blob_store;
 mod conversations;
 mod database;
 mod deletion;
+mod encryption;
 mod entries;
 mod failures;
 #[cfg(test)]
@@ -57,6 +60,7 @@ mod run_ends;
 mod run_listing;
 mod run_secrets;
 mod run_store;
+mod sealing;
 mod secret_box;
 mod shared_deletion;
 mod shared_pages;
@@ -77,5 +81,6 @@ mod writer;
 pub use backup::{BackupError, backup};
 pub use library::{MAX_FILE_BYTES, StoreLibrary};
 pub use probe::reach_fanout;
+pub use sealing::{EncryptionStatus, WrappedKeys};
 pub use secret_box::{SecretKeys, SecretKeysError};
 pub use store::{OpenError, Store, StoreOptions};

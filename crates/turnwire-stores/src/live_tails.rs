@@ -67,6 +67,8 @@ struct TailState {
     head: Seq,
     is_over: bool,
     is_deleted: bool,
+    /// Whether there are events after the head that only a reader can read, or fail to.
+    is_unread: bool,
     n_readers: usize,
     /// Last write by this process. `None` if another process writes the run.
     written: Option<Instant>,
@@ -279,6 +281,13 @@ impl LiveTails {
         AddOutcome::Accepted
     }
 
+    /// Marks that another worker has committed events that could not be read here.
+    pub(crate) fn mark_unread(&self, run_id: &RunId) {
+        let Some(tail) = self.find(run_id) else { return };
+        lock(&tail.state).is_unread = true;
+        tail.notified.notify_waiters();
+    }
+
     /// Returns the delay of events that other workers have committed. It is as exact as the clocks
     /// of the workers agree.
     pub(crate) fn lag(&self) -> DurationCounts {
@@ -300,6 +309,7 @@ impl RunTail {
             head: head.last,
             is_over: head.is_over,
             is_deleted: false,
+            is_unread: false,
             n_readers: 0,
             written: None,
             recent: VecDeque::new(),
@@ -330,9 +340,12 @@ impl RunTail {
 
     /// Returns the events after `after`.
     pub(crate) fn after(&self, after: Seq) -> TailRead {
-        let state = self.state();
+        let mut state = self.state();
         if state.is_deleted {
             return TailRead::Deleted;
+        }
+        if after >= state.head && std::mem::take(&mut state.is_unread) {
+            return TailRead::InDatabase;
         }
         if after >= state.head {
             return if state.is_over { TailRead::Over } else { TailRead::NotYet };

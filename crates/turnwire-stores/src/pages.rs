@@ -9,6 +9,7 @@ use crate::{
         Database, DatabaseError, DedicatedConnection, Row, STATEMENT_TIMEOUT, Value, in_time,
     },
     rows::{StoredRow, seq_column},
+    sealing::{Place, Sealing},
 };
 
 /// Rows per run when many runs are read together.
@@ -55,6 +56,7 @@ pub(crate) async fn head(
 /// Returns the events after `after`: rows up to `max_bytes`, and at least one.
 pub(crate) async fn page(
     database: &dyn Database,
+    sealing: &Sealing,
     tenant: &TenantId,
     run_id: &RunId,
     after: Seq,
@@ -83,7 +85,7 @@ pub(crate) async fn page(
     ];
     let mut page = Page::default();
     for row in database.query(sql, &values).await? {
-        page.add(run_id, stored_row(&row)?);
+        page.add(sealing, tenant, run_id, stored_row(&row)?).await?;
     }
     page.events.retain(|recorded| recorded.seq > after);
     Ok(page)
@@ -102,8 +104,16 @@ fn stored_row(row: &Row) -> Result<StoredRow<'_>, DatabaseError> {
 
 impl Page {
     /// Decodes and adds a row.
-    pub(crate) fn add(&mut self, run_id: &RunId, row: StoredRow<'_>) {
-        self.add_events(row.events(run_id), row.body.len());
+    async fn add(
+        &mut self,
+        sealing: &Sealing,
+        tenant: &TenantId,
+        run_id: &RunId,
+        row: StoredRow<'_>,
+    ) -> Result<(), DatabaseError> {
+        let body = sealing.open(tenant, Place::events(run_id, row.first), row.body).await?;
+        self.add_events(StoredRow { body: &body, ..row }.events(run_id), row.body.len());
+        Ok(())
     }
 
     /// Adds the events of a row of `bytes` bytes.
@@ -129,13 +139,16 @@ impl Source {
     /// Returns the new events of `runs`, at most one page each.
     pub(crate) async fn grown(
         &mut self,
+        sealing: &Sealing,
         runs: &[KnownHead],
     ) -> Result<Vec<(RunId, Page)>, DatabaseError> {
         match self {
-            Self::Any(database) => grown_one_by_one(&**database, runs).await,
+            Self::Any(database) => grown_one_by_one(&**database, sealing, runs).await,
             Self::Postgres(connection) => {
-                let grown = grown_together(connection, runs).await;
-                if grown.is_err() {
+                let grown = grown_together(connection, sealing, runs).await;
+                let is_broken =
+                    |error: &DatabaseError| !matches!(error, DatabaseError::KeyMissing(_));
+                if grown.as_ref().is_err_and(is_broken) {
                     connection.disconnect();
                 }
                 grown
@@ -168,16 +181,18 @@ impl Source {
 
 async fn grown_one_by_one(
     database: &dyn Database,
+    sealing: &Sealing,
     runs: &[KnownHead],
 ) -> Result<Vec<(RunId, Page)>, DatabaseError> {
-    let sql = "select first_seq, last_seq, kind, call_id, body from run_events \
+    let sql = "select first_seq, last_seq, kind, call_id, body, tenant from run_events \
                where run_id = $1 and first_seq > $2 order by first_seq limit $3";
     let mut grown = Vec::new();
     for (run_id, head) in runs {
         let (id, head) = (Value::Text(run_id.as_str()), Value::Integer(seq_column(*head)?));
         let mut page = Page::default();
         for row in database.query(sql, &[id, head, Value::Integer(PAGE)]).await? {
-            page.add(run_id, stored_row(&row)?);
+            let tenant = TenantId::from(row.text(5)?);
+            page.add(sealing, &tenant, run_id, stored_row(&row)?).await?;
         }
         if !page.events.is_empty() {
             grown.push((run_id.clone(), page));
@@ -186,18 +201,20 @@ async fn grown_one_by_one(
     Ok(grown)
 }
 
-/// A row from PostgreSQL: index of the requested run, then the columns of a [`StoredRow`].
-type GrownRow = (i64, i64, i64, String, Option<String>, String);
+/// A row from PostgreSQL: index of the requested run, then the columns of a [`StoredRow`], and
+/// the tenant.
+type GrownRow = (i64, i64, i64, String, Option<String>, String, String);
 
 async fn grown_together(
     connection: &mut DedicatedConnection,
+    sealing: &Sealing,
     runs: &[KnownHead],
 ) -> Result<Vec<(RunId, Page)>, DatabaseError> {
     const SQL: &str = "select known.n, grown.first_seq, grown.last_seq, grown.kind, \
-             grown.call_id, grown.body \
+             grown.call_id, grown.body, grown.tenant \
          from unnest($1::text[], $2::bigint[]) with ordinality as known(run_id, head, n) \
          cross join lateral ( \
-             select first_seq, last_seq, kind, call_id, body from run_events e \
+             select first_seq, last_seq, kind, call_id, body, tenant from run_events e \
              where e.run_id = known.run_id and e.first_seq > known.head \
              order by e.first_seq limit $3) grown \
          order by known.n, grown.first_seq";
@@ -208,7 +225,7 @@ async fn grown_together(
     let rows: Vec<GrownRow> =
         in_time(STATEMENT_TIMEOUT, query.fetch_all(connection.get().await?)).await?;
     let mut grown: Vec<(RunId, Page)> = Vec::new();
-    for (n, first, last, kind, call, body) in rows {
+    for (n, first, last, kind, call, body, tenant) in rows {
         let n = usize::try_from(n - 1).unwrap_or_default();
         let Some((run_id, _)) = runs.get(n) else { continue };
         if grown.last().is_none_or(|(last, _)| last != run_id) {
@@ -216,7 +233,8 @@ async fn grown_together(
         }
         let Some((_, page)) = grown.last_mut() else { continue };
         let (kind, call, body) = (kind.as_str(), call.as_deref(), body.as_str());
-        page.add(run_id, StoredRow { first, last, kind, call, body });
+        let row = StoredRow { first, last, kind, call, body };
+        page.add(sealing, &TenantId::new(tenant), run_id, row).await?;
     }
     Ok(grown)
 }

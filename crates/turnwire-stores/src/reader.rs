@@ -14,12 +14,14 @@ use crate::{
     live_tails::{Subscription, TailRead},
     outage::{Availability, Backoff},
     pages::{MAX_PAGE_BYTES, page},
+    sealing::Sealing,
     shared_pages::Events,
 };
 
 pub(crate) struct RunReader {
     subscription: Subscription,
     database: Arc<dyn Database>,
+    sealing: Arc<Sealing>,
     outage: Arc<Availability>,
     after: Seq,
     /// Last seq to read, if it is before the end of the run.
@@ -34,11 +36,12 @@ impl RunReader {
     pub(crate) fn new(
         subscription: Subscription,
         database: Arc<dyn Database>,
+        sealing: Arc<Sealing>,
         outage: Arc<Availability>,
         after: Seq,
     ) -> Self {
         let (ready, max_page_bytes) = (Events::default(), MAX_PAGE_BYTES);
-        Self { subscription, database, outage, after, until: None, ready, max_page_bytes }
+        Self { subscription, database, sealing, outage, after, until: None, ready, max_page_bytes }
     }
 
     /// Stops after `last`. All events up to it are in the database, even if this process has not
@@ -93,7 +96,8 @@ impl RunReader {
         let tail = Arc::clone(self.subscription.tail());
         loop {
             let (tenant, run_id) = (tail.tenant(), tail.run_id());
-            let fetch = page(&*self.database, tenant, run_id, self.after, self.max_page_bytes);
+            let (database, sealing) = (&*self.database, &*self.sealing);
+            let fetch = page(database, sealing, tenant, run_id, self.after, self.max_page_bytes);
             match tail.pages().page(self.after, fetch).await {
                 Ok(page) if page.is_empty() => return Err(self.not_found()),
                 Ok(page) => {
@@ -111,6 +115,7 @@ impl RunReader {
                     }
                     tokio::time::sleep(backoff.next_pause()).await;
                 }
+                Err(DatabaseError::KeyMissing(why)) => return Err(JournalError::KeyMissing(why)),
                 Err(error) => return Err(self.broken(&error.to_string())),
             }
         }

@@ -5,6 +5,8 @@
 //! call and per run. The body of a row is a list of `[at, event]`; in a row of deltas all but the
 //! first are `[at, "text"]`: the same delta with this text.
 //!
+//! If what is stored is encrypted, the whole body is (`sealing`).
+//!
 //! Only events that can be decoded again are written. If a row is unreadable anyway, events derived
 //! from its other columns replace it, so that only its own run is affected.
 
@@ -25,7 +27,10 @@ use turnwire_contract::{
     ToolOutcome, Usage,
 };
 
-use crate::database::{DatabaseError, Transaction, Value};
+use crate::{
+    database::{DatabaseError, Transaction, Value},
+    sealing::{DataKey, Place},
+};
 
 /// Maximum bytes of a row of deltas, to bound the size of a page.
 const ROW_BYTES: usize = 32 * 1024;
@@ -86,6 +91,20 @@ pub(crate) fn to_rows(batch: &[Arc<RecordedEvent>]) -> Result<Vec<EventRow>, Dat
             _ => rows.push(own_row(recorded)?),
         }
         before = Some(&recorded.event);
+    }
+    Ok(rows)
+}
+
+/// Encrypts the bodies of rows.
+pub(crate) fn sealed_rows(
+    mut rows: Vec<EventRow>,
+    run_id: &RunId,
+    key: Option<&DataKey>,
+) -> Result<Vec<EventRow>, DatabaseError> {
+    if let Some(key) = key {
+        for row in &mut rows {
+            key.seal(Place::events(run_id, row.first), &mut row.body)?;
+        }
     }
     Ok(rows)
 }

@@ -8,10 +8,11 @@ use crate::{
     database::{DatabaseError, Dialect, RowsStatement, Transaction, Value},
     entries::EncodedEntries,
     failures::encode,
+    sealing::DataKey,
 };
 
-/// The end of a run.
-pub(crate) type EndOfRun<'a> = (&'a TenantId, &'a RunId, &'a RunEnd);
+/// The end of a run, and the key that encrypts what it adds.
+pub(crate) type EndOfRun<'a> = (&'a TenantId, &'a RunId, &'a RunEnd, Option<&'a DataKey>);
 
 /// Stores the ends of `runs`. Skips those that are not active.
 pub(crate) async fn store(
@@ -62,7 +63,7 @@ pub(crate) fn statements(
             )
         })?);
     }
-    let ids: Vec<_> = runs.iter().map(|(tenant, run_id, _)| (tenant, run_id)).collect();
+    let ids: Vec<_> = runs.iter().map(|(tenant, run_id, ..)| (tenant, run_id)).collect();
     for table in ["commands", "run_secrets"] {
         statements.push(RowsStatement::new::<2>(&ids, |zipped| {
             format!(
@@ -71,7 +72,7 @@ pub(crate) fn statements(
             )
         })?);
     }
-    let outcomes = runs.iter().map(|(_, _, ending)| encode(&ending.outcome));
+    let outcomes = runs.iter().map(|(_, _, ending, _)| encode(&ending.outcome));
     let ends =
         ids.iter().zip(outcomes).map(|((tenant, run_id), outcome)| Ok((tenant, run_id, outcome?)));
     let ends: Vec<_> = ends.collect::<Result<_, DatabaseError>>()?;
@@ -97,9 +98,9 @@ async fn store_in_one_statement(
         update = update(&dialect.zip(&["$1", "$2", "$3"]), dialect.now),
         added = dialect.zip(&["$4", "$5", "$6"])
     );
-    let tenants: Vec<&str> = runs.iter().map(|(tenant, _, _)| tenant.as_str()).collect();
-    let run_ids: Vec<&str> = runs.iter().map(|(_, run_id, _)| run_id.as_str()).collect();
-    let outcomes = runs.iter().map(|(_, _, ending)| encode(&ending.outcome));
+    let tenants: Vec<&str> = runs.iter().map(|(tenant, ..)| tenant.as_str()).collect();
+    let run_ids: Vec<&str> = runs.iter().map(|(_, run_id, ..)| run_id.as_str()).collect();
+    let outcomes = runs.iter().map(|(_, _, ending, _)| encode(&ending.outcome));
     let outcomes: Vec<String> = outcomes.collect::<Result<_, _>>()?;
     let outcomes: Vec<&str> = outcomes.iter().map(String::as_str).collect();
     let added = AddedEntries::of(runs)?;
@@ -118,8 +119,8 @@ struct AddedEntries<'a> {
 impl<'a> AddedEntries<'a> {
     fn of(runs: &[EndOfRun<'a>]) -> Result<Self, DatabaseError> {
         let added = || {
-            runs.iter().flat_map(|(tenant, run_id, end)| {
-                end.entries.iter().map(|entry| (tenant.as_str(), run_id.as_str(), entry))
+            runs.iter().flat_map(|(tenant, run_id, end, key)| {
+                end.entries.iter().map(|entry| (tenant.as_str(), run_id.as_str(), (entry, *key)))
             })
         };
         Ok(Self {

@@ -15,11 +15,15 @@ use crate::{
     Store,
     database::{DatabaseError, Dialect, Row, Value},
     failures::decode,
+    sealing::{Place, SEALED},
     workers::micros,
 };
 
 /// Number of runs of a tenant that can be listed.
 pub(crate) const MAX_LISTED: usize = 100_000;
+
+/// Number of texts that are decrypted per statement.
+const DECRYPTED_AT_ONCE: usize = 1_000;
 
 /// The status of a run. The outcome is JSON that begins with its status.
 const STATUS: &str = r#"case
@@ -57,8 +61,11 @@ impl Store {
         let after = self.number_of(tenant, query.after.as_ref()).await?;
         let before = self.number_of(tenant, query.before.as_ref()).await?;
         let texts = FilterTexts::of(&query.filter);
-        let mut sql = Conditions::of(tenant, self.oldest_listed(tenant).await?);
+        let oldest = self.oldest_listed(tenant).await?;
+        let encrypted = self.encrypted_matches(tenant, oldest, &query.filter, &texts).await?;
+        let mut sql = Conditions::of(tenant, oldest);
         sql.add_filter(dialect, &query.filter, &texts);
+        sql.add_text(dialect, &texts, &encrypted);
         sql.add_statuses(&query.filter.statuses);
         let (follows, precedes, order) =
             if query.oldest_first { (">", "<", "asc") } else { ("<", ">", "desc") };
@@ -76,7 +83,7 @@ impl Store {
             sql.conditions
         );
         let found = database.query(&statement, &sql.values).await?;
-        let mut runs: Vec<RunSummary> = found.iter().map(summary).collect::<Result<_, _>>()?;
+        let mut runs = self.decoded_summaries(tenant, &found).await?;
         let has_more = runs.len() > query.most;
         runs.truncate(query.most);
         Ok(RunPage { runs, has_more })
@@ -89,8 +96,11 @@ impl Store {
     ) -> Result<RunCounts, StoreError> {
         let (database, dialect) = (&self.0.database, self.0.database.dialect());
         let texts = FilterTexts::of(filter);
-        let mut sql = Conditions::of(tenant, self.oldest_listed(tenant).await?);
+        let oldest = self.oldest_listed(tenant).await?;
+        let encrypted = self.encrypted_matches(tenant, oldest, filter, &texts).await?;
+        let mut sql = Conditions::of(tenant, oldest);
         sql.add_filter(dialect, filter, &texts);
+        sql.add_text(dialect, &texts, &encrypted);
         let statement = format!(
             "select status, count(*) from (select {STATUS} as status from runs where {}) as listed
              group by status",
@@ -129,7 +139,70 @@ impl Store {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let values = [Value::Tenant(tenant), Value::Integer(-micros(within)), Value::Integer(most)];
         let found = self.0.database.query(&sql, &values).await?;
-        Ok(found.iter().map(summary).collect::<Result<_, _>>()?)
+        self.decoded_summaries(tenant, &found).await
+    }
+
+    async fn decoded_summaries(
+        &self,
+        tenant: &TenantId,
+        rows: &[Row],
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        let mut summaries = Vec::with_capacity(rows.len());
+        for row in rows {
+            summaries.push(self.decoded_summary(tenant, row).await?);
+        }
+        Ok(summaries)
+    }
+
+    async fn decoded_summary(
+        &self,
+        tenant: &TenantId,
+        row: &Row,
+    ) -> Result<RunSummary, StoreError> {
+        let run_id = RunId::from(row.text(0)?);
+        let text = match row.optional_text(6)? {
+            Some(text) => {
+                let place = Place::input_text(&run_id);
+                Some(self.0.sealing.open_text(tenant, place, text).await?.into_owned())
+            }
+            None => None,
+        };
+        Ok(summary(row, text)?)
+    }
+
+    /// Returns the numbers of the runs whose text is encrypted and has the text of the filter. The
+    /// database cannot search them, so all that fit otherwise are decrypted.
+    async fn encrypted_matches(
+        &self,
+        tenant: &TenantId,
+        oldest: i64,
+        filter: &RunFilter,
+        texts: &FilterTexts,
+    ) -> Result<Vec<i64>, StoreError> {
+        let (mut matches, mut before) = (Vec::new(), i64::MAX);
+        let Some(wanted) = &texts.text else { return Ok(matches) };
+        let database = &self.0.database;
+        loop {
+            let mut sql = Conditions::of(tenant, oldest);
+            sql.add_filter(database.dialect(), filter, texts);
+            sql.add("number < ?", Value::Integer(before));
+            let statement = format!(
+                "select number, id, input_text from runs where {} and input_text like '{SEALED}'
+                 order by number desc limit {DECRYPTED_AT_ONCE}",
+                sql.conditions
+            );
+            let found = database.query(&statement, &sql.values).await?;
+            let Some(last) = found.last() else { return Ok(matches) };
+            before = last.integer(0)?;
+            for row in &found {
+                let run_id = RunId::from(row.text(1)?);
+                let (place, text) = (Place::input_text(&run_id), row.text(2)?);
+                let text = self.0.sealing.open_text(tenant, place, text).await?;
+                if text.to_ascii_lowercase().contains(wanted) {
+                    matches.push(row.integer(0)?);
+                }
+            }
+        }
     }
 
     /// Returns the number of the oldest run that is listed.
@@ -216,16 +289,26 @@ impl<'a> Conditions<'a> {
         if let Some(tool) = &texts.tool {
             self.add(&format!("{position}(tools, ?) > 0"), Value::Text(tool));
         }
-        if let Some(text) = &texts.text {
-            let input = dialect.lower("coalesce(input_text, request)");
-            self.add(&format!("{position}({input}, ?) > 0"), Value::Text(text));
-        }
         if let Some(time) = filter.created_after {
             self.add("created_at >= ?", Value::Integer(time.as_micros()));
         }
         if let Some(time) = filter.created_before {
             self.add("created_at < ?", Value::Integer(time.as_micros()));
         }
+    }
+
+    /// Adds the condition on the text. Runs whose text is encrypted are those with the numbers in
+    /// `encrypted`.
+    fn add_text(&mut self, dialect: &Dialect, texts: &'a FilterTexts, encrypted: &'a [i64]) {
+        let Some(text) = &texts.text else { return };
+        let (input, position) = ("coalesce(input_text, request)", dialect.position);
+        let numbers = self.parameter(Value::Integers(encrypted));
+        let (lower, numbers) = (dialect.lower(input), dialect.integers(&numbers));
+        let condition = format!(
+            "({input} not like '{SEALED}' and {position}({lower}, ?) > 0
+              or number in (select value from {numbers}))"
+        );
+        self.add(&condition, Value::Text(text));
     }
 
     fn add_statuses(&mut self, statuses: &[ListedStatus]) {
@@ -243,7 +326,8 @@ fn status(word: &str) -> ListedStatus {
     ListedStatus::of(word).unwrap_or(ListedStatus::Failed)
 }
 
-fn summary(row: &Row) -> Result<RunSummary, DatabaseError> {
+/// Decodes a row of [`columns`], whose text is decrypted.
+fn summary(row: &Row, text: Option<String>) -> Result<RunSummary, DatabaseError> {
     let count = |n: usize| Ok::<_, DatabaseError>(u32::try_from(row.integer(n)?).unwrap_or(0));
     // A run of an earlier version has no model. An unreadable one can still be listed.
     let request = match row.optional_text(11)? {
@@ -252,7 +336,6 @@ fn summary(row: &Row) -> Result<RunSummary, DatabaseError> {
         }
         None => RunRequest::new(row.optional_text(2)?.unwrap_or_default(), Vec::new()),
     };
-    let text = row.optional_text(6)?.map(str::to_owned);
     let tools = row.optional_text(7)?.and_then(|tools| serde_json::from_str(tools).ok());
     Ok(RunSummary {
         run_id: RunId::from(row.text(0)?),

@@ -19,6 +19,7 @@ use crate::{
     rows::append_forced_end,
     run_ends,
     run_listing::MAX_LISTED,
+    sealing::Place,
     webhook_rows::{self, NewDelivery},
 };
 
@@ -49,7 +50,7 @@ impl RunRecords for Store {
         let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
         let found = self.0.database.query(&sql, &values).await?;
         let row = found.first().ok_or_else(|| unknown(run_id))?;
-        Ok(record(row)?)
+        self.record(tenant, row).await
     }
 
     async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
@@ -59,7 +60,11 @@ impl RunRecords for Store {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let values = [Value::Tenant(tenant), Value::Integer(most)];
         let found = self.0.database.query(&sql, &values).await?;
-        Ok(found.iter().map(record).collect::<Result<_, _>>()?)
+        let mut records = Vec::with_capacity(found.len());
+        for row in &found {
+            records.push(self.record(tenant, row).await?);
+        }
+        Ok(records)
     }
 
     async fn summaries(
@@ -113,9 +118,11 @@ impl RunRecords for Store {
             return Ok(());
         }
         let tenant = TenantId::from(row.text(0)?);
+        let key = self.0.sealing.current(&tenant).await?;
+        let key = key.as_deref();
         let mut transaction = self.0.database.begin().await?;
         let (dialect, ending) = (self.0.database.dialect(), RunEnd { outcome, entries });
-        run_ends::store(&mut *transaction, dialect, &[(&tenant, run_id, &ending)]).await?;
+        run_ends::store(&mut *transaction, dialect, &[(&tenant, run_id, &ending, key)]).await?;
         Ok(transaction.commit().await?)
     }
 
@@ -142,7 +149,7 @@ impl RunRecords for Store {
         let added: Vec<&NewDelivery> = deliveries.iter().collect();
         webhook_rows::store(&mut *transaction, dialect, &added).await?;
         let ending = RunEnd { outcome, entries: Vec::new() };
-        run_ends::store(&mut *transaction, dialect, &[(tenant, run_id, &ending)]).await?;
+        run_ends::store(&mut *transaction, dialect, &[(tenant, run_id, &ending, None)]).await?;
         transaction.commit().await?;
         if !deliveries.is_empty() {
             self.0.delivery_added.notify_one();
@@ -235,7 +242,7 @@ impl Entries for Store {
         match found.first().map(|row| row.text(0)).transpose()? {
             None => Err(unknown(run_id)),
             Some("active") => Err(StoreError::Unfinished(run_id.clone())),
-            Some(_) => entries::of_chain(&*self.0.database, tenant, run_id).await,
+            Some(_) => entries::of_chain(&*self.0.database, &self.0.sealing, tenant, run_id).await,
         }
     }
 
@@ -247,7 +254,7 @@ impl Entries for Store {
         // An id that cannot be stored must not hide the others.
         let names: Vec<ItemId> =
             names.iter().filter(|name| !name.as_str().contains('\0')).cloned().collect();
-        entries::named(&*self.0.database, tenant, &names).await
+        entries::named(&*self.0.database, &self.0.sealing, tenant, &names).await
     }
 
     async fn history(
@@ -255,7 +262,7 @@ impl Entries for Store {
         tenant: &TenantId,
         id: &ConversationId,
     ) -> Result<Vec<Entry>, StoreError> {
-        entries::of_conversation(&*self.0.database, tenant, id).await
+        entries::of_conversation(&*self.0.database, &self.0.sealing, tenant, id).await
     }
 
     async fn add_entries(
@@ -274,6 +281,15 @@ impl Entries for Store {
         item_id: &ItemId,
     ) -> Result<(), StoreError> {
         self.take_from_conversation(tenant, id, item_id).await
+    }
+}
+
+impl Store {
+    /// Decodes a row of [`RECORDS`].
+    async fn record(&self, tenant: &TenantId, row: &Row) -> Result<RunRecord, StoreError> {
+        let run_id = RunId::from(row.text(0)?);
+        let request = self.0.sealing.open(tenant, Place::request(&run_id), row.text(2)?).await?;
+        Ok(record(row, &request)?)
     }
 }
 
@@ -316,7 +332,7 @@ const RECORDS: &str = "select id, created_at, request, outcome,
         (select min(reason) from declined_runs where run_id = runs.id) end
     from runs";
 
-fn record(row: &Row) -> Result<RunRecord, DatabaseError> {
+fn record(row: &Row, request: &str) -> Result<RunRecord, DatabaseError> {
     let run_id = RunId::from(row.text(0)?);
     // An unreadable run can still be listed, found, cancelled and deleted.
     let unreadable = |error: &DatabaseError| error!(%run_id, %error, "unreadable run");
@@ -328,7 +344,7 @@ fn record(row: &Row) -> Result<RunRecord, DatabaseError> {
             RunStatus::Finished { outcome: outcome.unwrap_or_else(|_| failed()) }
         }
     };
-    let request = decode(row.text(2)?).inspect_err(unreadable);
+    let request = decode(request).inspect_err(unreadable);
     let request = request.unwrap_or_else(|_| RunRequest::new("unreadable", Vec::new()));
     Ok(RunRecord {
         created_at: Timestamp::from_micros(row.integer(1)?),

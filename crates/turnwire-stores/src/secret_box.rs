@@ -1,7 +1,8 @@
-//! Encrypts secrets of runs with keys of the settings: XChaCha20-Poly1305 with a random nonce.
+//! Encrypts with keys of the settings: XChaCha20-Poly1305 with a random nonce. This is how secrets of
+//! runs are stored, and the keys of tenants (`sealing`).
 //!
 //! The first key encrypts, and all of them decrypt. So a key is replaced by putting a new one before
-//! it, and is taken out when no run that it has encrypted for is active any more. A key has the ID
+//! it, and is taken out when nothing is left that it has encrypted. A key has the ID
 //! that follows from it, and two servers with the same key agree on it.
 
 use std::fmt;
@@ -21,29 +22,29 @@ use turnwire_contract::{SealedSecret, SecretBox, SecretError, SecretOwner, Serve
 use zeroize::Zeroizing;
 
 /// Length of a key in bytes.
-const KEY_LENGTH: usize = 32;
+pub(crate) const KEY_LENGTH: usize = 32;
 /// Length of a nonce in bytes: long enough to be random.
-const NONCE_LENGTH: usize = 24;
+pub(crate) const NONCE_LENGTH: usize = 24;
 /// Number of bytes of the hash that is the ID of a key.
 const ID_LENGTH: usize = 4;
 /// What the keys are used for. Another format of what is encrypted gets another name.
 const PURPOSE: &str = "turnwire run secrets 1";
 
-const BASE64: GeneralPurpose = GeneralPurpose::new(
+pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
         .with_encode_padding(false)
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The keys for secrets of runs, as [`SecretBox`].
-#[derive(Clone)]
+/// Keys of the operator. For secrets of runs, they are a [`SecretBox`].
+#[derive(Clone, PartialEq, Eq)]
 pub struct SecretKeys {
     /// Not empty. The first one encrypts.
     keys: Vec<SecretKey>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 struct SecretKey {
     id: String,
     key: Zeroizing<[u8; KEY_LENGTH]>,
@@ -85,6 +86,45 @@ impl SecretKeys {
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().map(|key| key.id.as_str())
     }
+
+    /// Encrypts `plain` with the first key, and authenticates `bound_to` with it. Returns the ID of
+    /// the key and the ciphertext.
+    pub(crate) fn wrap(
+        &self,
+        bound_to: &[u8],
+        plain: &[u8],
+    ) -> Result<(String, String), SecretError> {
+        let key = self.keys.first().ok_or(SecretError::NoRandomness)?;
+        let nonce = random::<NONCE_LENGTH>().map_err(|_| SecretError::NoRandomness)?;
+        let payload = Payload { msg: plain, aad: bound_to };
+        let sealed = key.cipher().encrypt(&XNonce::from(*nonce), payload);
+        let sealed = sealed.map_err(|_| SecretError::Rejected)?;
+        Ok((key.id.clone(), BASE64.encode([&nonce[..], &sealed].concat())))
+    }
+
+    /// Decrypts what the key with this ID has encrypted.
+    pub(crate) fn unwrap(
+        &self,
+        key_id: &str,
+        bound_to: &[u8],
+        sealed: &str,
+    ) -> Result<Zeroizing<Vec<u8>>, SecretError> {
+        let key = self.keys.iter().find(|key| key.id == key_id);
+        let key = key.ok_or_else(|| SecretError::UnknownKey(key_id.to_owned()))?;
+        let bytes = BASE64.decode(sealed).map_err(|_| SecretError::Rejected)?;
+        let (nonce, sealed) =
+            bytes.split_first_chunk::<NONCE_LENGTH>().ok_or(SecretError::Rejected)?;
+        let payload = Payload { msg: sealed, aad: bound_to };
+        let plain = key.cipher().decrypt(&XNonce::from(*nonce), payload);
+        plain.map(Zeroizing::new).map_err(|_| SecretError::Rejected)
+    }
+}
+
+/// Returns random bytes.
+pub(crate) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, getrandom::Error> {
+    let mut bytes = Zeroizing::new([0; N]);
+    getrandom::fill(&mut *bytes)?;
+    Ok(bytes)
 }
 
 impl fmt::Debug for SecretKeys {
@@ -114,18 +154,8 @@ impl SecretBox for SecretKeys {
         owner: SecretOwner<'_>,
         secrets: &ServerSecrets,
     ) -> Result<SealedSecret, SecretError> {
-        let key = self.keys.first().ok_or(SecretError::NoRandomness)?;
-        let mut nonce = [0; NONCE_LENGTH];
-        getrandom::fill(&mut nonce).map_err(|_| SecretError::NoRandomness)?;
-        let plain = secrets.to_bytes();
-        let payload = Payload { msg: &plain, aad: &bound_to(owner) };
-        let sealed = key.cipher().encrypt(&XNonce::from(nonce), payload);
-        let sealed = sealed.map_err(|_| SecretError::Rejected)?;
-        Ok(SealedSecret {
-            server: owner.server.to_owned(),
-            key_id: key.id.clone(),
-            sealed: BASE64.encode([&nonce[..], &sealed].concat()),
-        })
+        let (key_id, sealed) = self.wrap(&bound_to(owner), &secrets.to_bytes())?;
+        Ok(SealedSecret { server: owner.server.to_owned(), key_id, sealed })
     }
 
     fn open(
@@ -133,14 +163,7 @@ impl SecretBox for SecretKeys {
         owner: SecretOwner<'_>,
         sealed: &SealedSecret,
     ) -> Result<ServerSecrets, SecretError> {
-        let key = self.keys.iter().find(|key| key.id == sealed.key_id);
-        let key = key.ok_or_else(|| SecretError::UnknownKey(sealed.key_id.clone()))?;
-        let bytes = BASE64.decode(&sealed.sealed).map_err(|_| SecretError::Rejected)?;
-        let (nonce, sealed) =
-            bytes.split_first_chunk::<NONCE_LENGTH>().ok_or(SecretError::Rejected)?;
-        let payload = Payload { msg: sealed, aad: &bound_to(owner) };
-        let plain = key.cipher().decrypt(&XNonce::from(*nonce), payload);
-        let plain = Zeroizing::new(plain.map_err(|_| SecretError::Rejected)?);
+        let plain = self.unwrap(&sealed.key_id, &bound_to(owner), &sealed.sealed)?;
         ServerSecrets::from_bytes(&plain).ok_or(SecretError::Rejected)
     }
 

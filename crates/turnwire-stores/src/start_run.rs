@@ -1,7 +1,7 @@
 //! Inserts a run: its row, its links to other runs, and the first events of its journal,
 //! atomically.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout};
 use turnwire_contract::{
@@ -15,9 +15,10 @@ use crate::{
     entries,
     failures::{encode, rolled_back},
     progress::SummaryColumns,
-    rows::{EventRow, new_tag, to_rows},
+    rows::{EventRow, new_tag, sealed_rows, to_rows},
     run_secrets,
     run_store::{lock_finished_run, run_of_key},
+    sealing::{DataKey, Place},
     writer::{Append, NewRunRow},
 };
 
@@ -39,7 +40,8 @@ impl Store {
         if is_standalone(run) && !run.beginning.is_empty() {
             return self.create_in_batch(run).await;
         }
-        let encoded = EncodedRun::of(run)?;
+        let key = self.0.sealing.current(&run.request.tenant).await?;
+        let encoded = EncodedRun::of(run, key)?;
         let until = Instant::now() + RETRY_FOR;
         let mut created = self.try_create(&encoded).await;
         while matches!(created, Err(StoreError::Unavailable(_))) && Instant::now() < until {
@@ -68,6 +70,8 @@ impl Store {
     /// writer retries after a lost response.
     async fn create_in_batch(&self, run: &NewRun) -> Result<Created, StoreError> {
         let (progress, run_id) = (RunProgress::after(&run.beginning), &run.run_id);
+        let key = self.0.sealing.current(&run.request.tenant).await?;
+        let (request, input_text) = content_columns(run, key.as_deref())?;
         let summary = SummaryColumns::of(&progress);
         let append = Append {
             tenant: run.request.tenant.clone(),
@@ -77,13 +81,14 @@ impl Store {
             deliveries: Vec::new(),
             new_run: Some(NewRunRow {
                 created_at: run.created_at.as_micros(),
-                request: encode(&*run.request)?,
+                request,
                 model: model_column(run),
-                input_text: RunSummary::text_of(&run.request),
+                input_text,
                 tools: summary.tools,
                 n_calls: summary.n_calls,
                 holder: holder_column(run),
             }),
+            key,
         };
         // Set before the append, as for every other append.
         self.0.tails.progress().set(run_id, progress);
@@ -100,6 +105,7 @@ impl Store {
         Err(match error {
             JournalError::Conflict { .. } => StoreError::Exists(name_of(run_id)),
             JournalError::Rejected { reason, .. } => StoreError::Rejected(reason),
+            JournalError::KeyMissing(why) => StoreError::KeyMissing(why),
             JournalError::Unavailable(_) | JournalError::NotFound(_) => {
                 // The run may exist with this worker's lease, although it will not be executed
                 // here.
@@ -151,7 +157,8 @@ impl Store {
             }
             (None, None) => {
                 let (run_id, before) = (Some(&run.run_id), &run.request.before);
-                entries::add(transaction, dialect, tenant, run_id, None, before).await?;
+                let key = encoded.key.as_deref();
+                entries::add(transaction, dialect, tenant, run_id, None, before, key).await?;
             }
         }
         encoded.insert(transaction, dialect, &links, &self.0.worker).await?;
@@ -193,6 +200,16 @@ impl From<DatabaseError> for CreateError {
             error => Self::Store(error.into()),
         }
     }
+}
+
+/// Returns the columns `request` and `input_text`.
+fn content_columns(run: &NewRun, key: Option<&DataKey>) -> Result<(String, String), DatabaseError> {
+    let (mut request, mut text) = (encode(&*run.request)?, RunSummary::text_of(&run.request));
+    if let Some(key) = key {
+        key.seal(Place::request(&run.run_id), &mut request)?;
+        key.seal(Place::input_text(&run.run_id), &mut text)?;
+    }
+    Ok((request, text))
 }
 
 fn model_column(run: &NewRun) -> String {
@@ -251,17 +268,21 @@ struct EncodedRun<'a> {
     summary: SummaryColumns,
     rows: Vec<EventRow>,
     tag: i64,
+    /// Has encrypted the above, and encrypts entries.
+    key: Option<Arc<DataKey>>,
 }
 
 impl<'a> EncodedRun<'a> {
-    fn of(run: &'a NewRun) -> Result<Self, StoreError> {
+    fn of(run: &'a NewRun, key: Option<Arc<DataKey>>) -> Result<Self, StoreError> {
         let rejected = |error: DatabaseError| StoreError::Rejected(error.to_string());
-        let rows = to_rows(&run.beginning).map_err(rejected)?;
-        let request = encode(&*run.request)?;
-        let (model, text) = (model_column(run), RunSummary::text_of(&run.request));
+        let rows = to_rows(&run.beginning);
+        let rows = rows.and_then(|rows| sealed_rows(rows, &run.run_id, key.as_deref()));
+        let rows = rows.map_err(rejected)?;
+        let (request, text) = content_columns(run, key.as_deref())?;
+        let model = model_column(run);
         let summary = SummaryColumns::of(&RunProgress::after(&run.beginning));
         let holder = holder_column(run);
-        Ok(Self { run, request, model, text, holder, summary, rows, tag: new_tag() })
+        Ok(Self { run, request, model, text, holder, summary, rows, tag: new_tag(), key })
     }
 
     /// Returns the result for the created run.

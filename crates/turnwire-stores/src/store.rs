@@ -30,6 +30,8 @@ use crate::{
     },
     outage::Availability,
     pages::Source,
+    sealing::Sealing,
+    secret_box::SecretKeys,
     statistics::{Counters, TimedBatchWriter},
     usage::MinuteCounters,
     writer::{
@@ -68,6 +70,9 @@ pub struct StoreOptions {
     /// A role of PostgreSQL as which statements for one tenant run, so that row-level security
     /// applies to them. The role of `url` must be a member of it.
     pub tenant_role: Option<String>,
+    /// Keys of the operator, with which the keys are encrypted that encrypt what is stored for each
+    /// tenant. `None` encrypts nothing.
+    pub encryption: Option<SecretKeys>,
 }
 
 impl StoreOptions {
@@ -83,6 +88,7 @@ impl StoreOptions {
             webhooks: Vec::new(),
             connections: 16,
             tenant_role: None,
+            encryption: None,
         }
     }
 }
@@ -99,6 +105,7 @@ pub(crate) struct Inner {
     pub(crate) options: StoreOptions,
     /// Unique id of this process as a worker.
     pub(crate) worker: String,
+    pub(crate) sealing: Arc<Sealing>,
     pub(crate) notifier: Notifier,
     pub(crate) heartbeats: HeartbeatState,
     pub(crate) tails: Arc<LiveTails>,
@@ -162,6 +169,7 @@ impl Store {
             work: Arc::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
+            sealing: Arc::new(Sealing::new(Arc::clone(&database), options.encryption.clone())),
             database,
             postgres,
         };
@@ -192,6 +200,7 @@ struct StoreBuilder {
     worker: String,
     database: Arc<dyn Database>,
     postgres: Option<PostgresDatabase>,
+    sealing: Arc<Sealing>,
     tails: Arc<LiveTails>,
     follower: Arc<Follower>,
     work: Arc<Notify>,
@@ -203,6 +212,7 @@ struct StoreBuilder {
 
 impl StoreBuilder {
     async fn open(self, options: StoreOptions) -> Result<Store, OpenError> {
+        self.sealing.check().await.map_err(refused)?;
         let mut minutes = None;
         let (transport, publisher) = match (&self.postgres, &options.fanout) {
             (Some(_), Some(url)) => {
@@ -227,6 +237,7 @@ impl StoreBuilder {
             worker: self.worker,
             notifier: Notifier::over(transport, self.work),
             database: self.database,
+            sealing: self.sealing,
             options,
             heartbeats: HeartbeatState::default(),
             tails: self.tails,
@@ -271,6 +282,7 @@ impl StoreBuilder {
             client,
             channels,
             tails: Arc::clone(&self.tails),
+            sealing: Arc::clone(&self.sealing),
             follower: Arc::clone(&self.follower),
             work: Arc::clone(&self.work),
             outage,
@@ -298,8 +310,9 @@ impl StoreBuilder {
             None => Source::Any(Arc::clone(&self.database)),
         };
         let (tails, outage) = (Arc::clone(&self.tails), Arc::clone(&self.outage));
-        let follower = Arc::clone(&self.follower);
-        self.tasks.spawn(follower.run(tails, source, outage, notes_changes, self.stop.clone()));
+        let (follower, sealing) = (Arc::clone(&self.follower), Arc::clone(&self.sealing));
+        let stop = self.stop.clone();
+        self.tasks.spawn(follower.run(tails, source, sealing, outage, notes_changes, stop));
     }
 
     fn start_writer(&self, publisher: Option<Publisher>) -> WriterHandle {

@@ -17,6 +17,7 @@ use crate::{
     database::{DatabaseError, Dialect, Row, Value},
     deletion::{self, run_key},
     failures::{decode, encode},
+    sealing::Place,
 };
 
 /// Heartbeats between deletions of dead workers.
@@ -154,7 +155,13 @@ impl Commands for Store {
              where tenant = $1 and id = $2 and state = 'active'{} returning id",
             self.0.database.dialect().for_update
         );
-        let text = encode(&command)?;
+        let mut text = encode(&command)?;
+        // Whoever lacks the key still sees that a run is to be cancelled.
+        if command != RunCommand::Cancel
+            && let Some(key) = self.0.sealing.current(tenant).await?
+        {
+            key.seal(Place::command(run_id), &mut text)?;
+        }
         let values = [Value::Tenant(tenant), Value::Text(run_id.as_str()), Value::Text(&text)];
         if self.0.database.query(&sql, &values).await?.is_empty() {
             return Err(StoreError::NotFound(format!("unfinished run `{run_id}`")));
@@ -168,21 +175,21 @@ impl Commands for Store {
 
     async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
         // Commands are few and runs are many; the query fixes the join order.
-        let sql = "select c.id, c.run_id, c.command from commands c
+        let sql = "select c.id, c.run_id, c.command, c.tenant from commands c
                    where (select r.worker from runs r where r.id = c.run_id
                           and r.tenant = c.tenant and r.state = 'active') = $1
                    order by c.id";
         let found = self.0.database.query(sql, &[Value::Text(&self.0.worker)]).await?;
-        Ok(found.iter().filter_map(pending_command).collect())
+        Ok(self.decoded_commands(&found).await)
     }
 
     async fn pending_commands_for(
         &self,
         run_id: &RunId,
     ) -> Result<Vec<PendingCommand>, StoreError> {
-        let sql = "select id, run_id, command from commands where run_id = $1 order by id";
+        let sql = "select id, run_id, command, tenant from commands where run_id = $1 order by id";
         let found = self.0.database.query(sql, &[Value::Text(run_id.as_str())]).await?;
-        Ok(found.iter().filter_map(pending_command).collect())
+        Ok(self.decoded_commands(&found).await)
     }
 
     async fn acknowledge(&self, pending_commands: &[i64]) -> Result<(), StoreError> {
@@ -207,6 +214,27 @@ impl Store {
                    or not exists (select 1 from workers where id = worker)";
         self.0.database.query(sql, &[]).await?;
         Ok(())
+    }
+
+    /// Decodes pending commands. One of a newer version, or whose key is not here, is ignored; it stays
+    /// until the run ends.
+    async fn decoded_commands(&self, rows: &[Row]) -> Vec<PendingCommand> {
+        let mut commands = Vec::with_capacity(rows.len());
+        for row in rows {
+            match self.decoded_command(row).await {
+                Ok(command) => commands.push(command),
+                Err(error) => debug!(%error, "unknown command for a run ignored"),
+            }
+        }
+        commands
+    }
+
+    async fn decoded_command(&self, row: &Row) -> Result<PendingCommand, DatabaseError> {
+        let (id, run_id) = (row.integer(0)?, RunId::from(row.text(1)?));
+        let (command, tenant) = (row.text(2)?, TenantId::from(row.text(3)?));
+        let command = self.0.sealing.open(&tenant, Place::command(&run_id), command).await?;
+        let command = decode(&command)?;
+        Ok(PendingCommand { id, run_id, command })
     }
 
     /// Makes the run claimable at once, also for workers that deferred or declined it.
@@ -303,15 +331,6 @@ fn abandoned(row: &Row, lease: Duration) -> Result<AbandonedRun, DatabaseError> 
             .optional_integer(4)?
             .map(|lease_until| Timestamp::from_micros(lease_until - micros(lease))),
     })
-}
-
-/// Decodes a pending command. One of a newer version is ignored; it stays until the run ends.
-fn pending_command(row: &Row) -> Option<PendingCommand> {
-    let read = || -> Result<PendingCommand, DatabaseError> {
-        let (id, run_id) = (row.integer(0)?, RunId::from(row.text(1)?));
-        Ok(PendingCommand { id, run_id, command: decode(row.text(2)?)? })
-    };
-    read().inspect_err(|error| debug!(%error, "unknown command for a run ignored")).ok()
 }
 
 /// Converts a duration to microseconds.

@@ -7,6 +7,7 @@ pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod encryption;
 pub(crate) mod follow;
 pub(crate) mod keys;
 pub(crate) mod login;

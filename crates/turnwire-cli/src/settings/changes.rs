@@ -80,6 +80,8 @@ impl ServeSettings {
             keys.map(|keys| keys.ids().map(str::to_owned).collect::<Vec<_>>())
         };
         let (store, new_store) = (self.plain_store(), new.plain_store());
+        let encryption =
+            |settings: &Self| settings.store.as_ref().and_then(|store| store.encryption.clone());
         let retention =
             |settings: &Self| settings.store.as_ref().and_then(|store| store.audit_retention);
         let fixed = [
@@ -88,6 +90,7 @@ impl ServeSettings {
             ("store", store != new_store),
             ("audit.retention_days", retention(self) != retention(new)),
             ("secrets", key_ids(self) != key_ids(new)),
+            ("encryption", encryption(self) != encryption(new)),
             ("webhooks", self.webhooks != new.webhooks),
             ("egress of webhooks", sends_webhooks && self.egress != new.egress),
             ("embeddings", self.embeddings != new.embeddings),
@@ -100,8 +103,8 @@ impl ServeSettings {
     /// The store and the fan-out, without what other sections say about it.
     fn plain_store(&self) -> Option<turnwire_stores::StoreOptions> {
         let store = self.store.clone()?;
-        let (audit_retention, webhooks) = (None, Vec::new());
-        Some(turnwire_stores::StoreOptions { audit_retention, webhooks, ..store })
+        let (audit_retention, webhooks, encryption) = (None, Vec::new(), None);
+        Some(turnwire_stores::StoreOptions { audit_retention, webhooks, encryption, ..store })
     }
 }
 

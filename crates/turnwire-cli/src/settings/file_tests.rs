@@ -48,9 +48,9 @@ max_turns = 0
             "  mcp_servers.docs: `command` or `url` is missing",
             "  web_search.provider: there is no provider `bing`; there are `searxng`, `brave`, `tavily`",
             "  limits.max_turns: 0 is not a whole number from 1 on",
-            "  entirely: there is no such setting; there are `server`, `oidc`, `secrets`, `models`, \
-             `mcp_servers`, `mcp`, `functions`, `approvals`, `web_search`, `egress`, `webhooks`, \
-             `embeddings`, `store`, `fanout`, `audit`, `quotas`, `limits`",
+            "  entirely: there is no such setting; there are `server`, `oidc`, `secrets`, \
+             `encryption`, `models`, `mcp_servers`, `mcp`, `functions`, `approvals`, `web_search`, \
+             `egress`, `webhooks`, `embeddings`, `store`, `fanout`, `audit`, `quotas`, `limits`",
             "  TURNWIRE_DEMO_PACE_MS: `fast` is not a number of milliseconds",
             "hint: repair it, or name another settings file with --config FILE",
         ],

@@ -211,7 +211,8 @@ fn the_defaults_are_those_in_force() {
         // The others are not there by default.
         let is_one = !table.is_empty() && !table.contains(['.', '[']);
         if !is_one
-            || ["oidc", "web_search", "webhooks", "embeddings", "secrets"].contains(&table.as_str())
+            || ["oidc", "web_search", "webhooks", "embeddings", "secrets", "encryption"]
+                .contains(&table.as_str())
         {
             continue;
         }

@@ -1,4 +1,5 @@
-//! `[secrets]`: the keys that encrypt what requests bring for their MCP servers.
+//! `[secrets]` and `[encryption]`: the keys that encrypt what requests bring for their MCP servers, and
+//! the keys that encrypt the keys of tenants.
 
 use std::{
     fs,
@@ -28,42 +29,79 @@ pub(super) struct RawSecrets {
     key_file: Option<PathBuf>,
 }
 
-/// Where the keys are.
+/// Encrypts what is stored for each tenant with a key of its own, and these keys with yours; see
+/// encryption.md. Without this section nothing is encrypted. All servers of a store need the same
+/// keys.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawEncryption {
+    /// The variable with the keys
+    key_env: Option<String>,
+    /// The file with the keys, relative to the settings file; in place of `key_env`
+    key_file: Option<PathBuf>,
+}
+
+/// Where the keys of a section are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SecretsSection {
+pub(super) struct KeysSection {
+    section: &'static str,
+    source: KeySource,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum KeySource {
     Variable(String),
     File(PathBuf),
 }
 
-impl SecretsSection {
-    pub(super) fn read(
+impl KeysSection {
+    pub(super) fn secrets(
         table: Table,
         file: &SettingsFile,
         mistakes: &mut Vec<String>,
     ) -> Option<Self> {
-        let raw: RawSecrets = read_table("secrets", table, mistakes);
-        match (raw.key_env, raw.key_file) {
-            (Some(variable), None) => Some(Self::Variable(variable)),
+        let RawSecrets { key_env, key_file } = read_table("secrets", table, mistakes);
+        Self::read("secrets", key_env, key_file, file, mistakes)
+    }
+
+    pub(super) fn encryption(
+        table: Table,
+        file: &SettingsFile,
+        mistakes: &mut Vec<String>,
+    ) -> Option<Self> {
+        let RawEncryption { key_env, key_file } = read_table("encryption", table, mistakes);
+        Self::read("encryption", key_env, key_file, file, mistakes)
+    }
+
+    fn read(
+        section: &'static str,
+        key_env: Option<String>,
+        key_file: Option<PathBuf>,
+        file: &SettingsFile,
+        mistakes: &mut Vec<String>,
+    ) -> Option<Self> {
+        let source = match (key_env, key_file) {
+            (Some(variable), None) => Some(KeySource::Variable(variable)),
             // Relative to the file that names it.
             (None, Some(path)) => {
                 let folder = file.path.parent().unwrap_or(Path::new(""));
-                Some(Self::File(folder.join(path)))
+                Some(KeySource::File(folder.join(path)))
             }
             (Some(_), Some(_)) => {
-                mistakes.push("secrets.key_file: there is key_env, too; leave out one".to_owned());
+                mistakes.push(format!("{section}.key_file: there is key_env, too; leave out one"));
                 None
             }
             (None, None) => {
-                if !is_told("secrets", mistakes) {
-                    mistakes.push(
-                        "secrets.key_env: missing; name a variable with a key, or a file with \
+                if !is_told(section, mistakes) {
+                    mistakes.push(format!(
+                        "{section}.key_env: missing; name a variable with a key, or a file with \
                          key_file"
-                            .to_owned(),
-                    );
+                    ));
                 }
                 None
             }
-        }
+        };
+        source.map(|source| Self { section, source })
     }
 
     /// Reads the keys. Errors do not contain them.
@@ -72,18 +110,20 @@ impl SecretsSection {
         environment: &Environment,
         mistakes: &mut Vec<String>,
     ) -> Option<SecretKeys> {
-        let read = match self {
-            Self::Variable(name) => environment
+        let read = match &self.source {
+            KeySource::Variable(name) => environment
                 .get(name)
                 .ok_or_else(|| not_set(name))
                 .and_then(|text| keys_of(text).map_err(|why| format!("`{name}`: {why}"))),
-            Self::File(path) => keys_in(path).map_err(|why| format!("`{}`: {why}", path.display())),
+            KeySource::File(path) => {
+                keys_in(path).map_err(|why| format!("`{}`: {why}", path.display()))
+            }
         };
-        let key = match self {
-            Self::Variable(_) => "key_env",
-            Self::File(_) => "key_file",
+        let key = match self.source {
+            KeySource::Variable(_) => "key_env",
+            KeySource::File(_) => "key_file",
         };
-        read.map_err(|why| mistakes.push(format!("secrets.{key}: {why}"))).ok()
+        read.map_err(|why| mistakes.push(format!("{}.{key}: {why}", self.section))).ok()
     }
 }
 

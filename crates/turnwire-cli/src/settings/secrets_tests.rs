@@ -43,3 +43,19 @@ fn what_is_wrong_is_told_without_the_keys() {
     let problem = demo_settings("[secrets]\nkey_file = \"/no/such/file\"\n", &[]).unwrap_err();
     assert!(problem.to_string().contains("secrets.key_file: `/no/such/file`"), "{problem}");
 }
+
+/// A17: the keys for stored data come the same way, and are options of the store.
+#[test]
+fn keys_for_stored_data_are_options_of_the_store() {
+    let store = "[store]\nurl = \"sqlite://runs.db\"\n";
+    let settings = |text: &str| demo_settings(&format!("{store}{text}"), &[("KEYS", KEY)]).unwrap();
+    assert!(settings("").store.unwrap().encryption.is_none());
+    let keys = settings("[encryption]\nkey_env = \"KEYS\"\n").store.unwrap().encryption.unwrap();
+    assert_eq!(keys.ids().count(), 1);
+    assert!(!format!("{keys:?}").contains(KEY), "{keys:?}");
+    let none = "encryption.key_env: missing; name a variable with a key, or a file with key_file";
+    check_mistakes("[encryption]\n", &[], &[none]);
+    let short = "encryption.key_env: `KEYS`: key 1 is not 32 bytes in base64; make one with: openssl \
+                 rand -base64 32";
+    check_mistakes("[encryption]\nkey_env = \"KEYS\"\n", &[("KEYS", "canary")], &[short]);
+}

@@ -23,7 +23,7 @@ use super::{
     oidc::{RawOidc, oidc},
     quotas::{RawQuotas, quotas},
     schema::schema_of,
-    secrets::{RawSecrets, SecretsSection},
+    secrets::{KeysSection, RawEncryption, RawSecrets},
     server::{RawServer, ServerSection},
     store::{RawFanout, RawStore, StoreSection},
     tool_servers::{NamedServer, RawToolServer, named_servers},
@@ -41,7 +41,9 @@ pub(super) struct Sections {
     /// Whose tokens are accepted in place of keys.
     pub(super) oidc: Option<OidcOptions>,
     /// Keys for secrets of requests.
-    pub(super) secrets: Option<SecretsSection>,
+    pub(super) secrets: Option<KeysSection>,
+    /// Keys for the keys of tenants.
+    pub(super) encryption: Option<KeysSection>,
     pub(super) tool_servers: BTreeMap<String, NamedServer>,
     /// Files with further servers.
     pub(super) mcp: McpSection,
@@ -72,7 +74,10 @@ impl Sections {
             models: named_models(raw.models, mistakes),
             server: ServerSection::read(raw.server, mistakes),
             oidc: raw.oidc.and_then(|table| oidc(table, mistakes)),
-            secrets: raw.secrets.and_then(|table| SecretsSection::read(table, file, mistakes)),
+            secrets: raw.secrets.and_then(|table| KeysSection::secrets(table, file, mistakes)),
+            encryption: raw
+                .encryption
+                .and_then(|table| KeysSection::encryption(table, file, mistakes)),
             tool_servers: named_servers(raw.mcp_servers, mistakes),
             mcp: mcp(raw.mcp, file, mistakes),
             functions: named_functions(raw.functions, file, mistakes),
@@ -103,6 +108,9 @@ pub(super) fn store_alone(
     let (mut in_file, mut in_environment) = (Vec::new(), Vec::new());
     let sections = Sections::read(file.as_ref(), &mut in_file);
     let store = sections.store.options(false, environment, &mut in_file, &mut in_environment);
+    let encryption = sections.encryption.as_ref();
+    let encryption = encryption.and_then(|keys| keys.keys(environment, &mut in_file));
+    let store = store.map(|store| StoreOptions { encryption, ..store });
     if in_file.is_empty() && in_environment.is_empty() {
         return Ok(store);
     }
@@ -126,6 +134,8 @@ pub(super) struct RawSettings {
     oidc: Option<Table>,
     #[schemars(with = "Option<RawSecrets>")]
     secrets: Option<Table>,
+    #[schemars(with = "Option<RawEncryption>")]
+    encryption: Option<Table>,
     #[schemars(with = "BTreeMap<String, RawModel>")]
     models: Table,
     #[schemars(with = "BTreeMap<String, RawToolServer>")]

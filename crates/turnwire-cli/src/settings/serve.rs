@@ -116,12 +116,15 @@ impl ServeSettings {
         let choice = arguments.model.as_deref().or(environment.get("TURNWIRE_MODEL"));
         let is_demo = arguments.demo || choice == Some(SCRIPTED);
         let store = sections.store.options(is_demo, environment, &mut in_file, &mut in_environment);
+        let encryption = sections.encryption.as_ref();
+        let encryption = encryption.and_then(|keys| keys.keys(environment, &mut in_file));
         let audit_retention = sections.audit.retention;
         let webhooks = sections.webhooks.clone();
         let webhooks = with_secrets(webhooks, store.is_some(), environment, &mut in_file);
         let store = store.map(|store| StoreOptions {
             audit_retention,
             webhooks: webhooks.routes.clone(),
+            encryption,
             ..store
         });
         let models = if is_demo {

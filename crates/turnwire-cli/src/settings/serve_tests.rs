@@ -272,9 +272,10 @@ fn the_example_is_without_mistakes() {
         "BILLING_KEY",
     ];
     let secret = ("WEBHOOK_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
-    let keys = ("SECRET_KEYS", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+    let key = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let others = [secret, ("SECRET_KEYS", key), ("ENCRYPTION_KEYS", key)];
     let variables: Vec<(&str, &str)> =
-        variables.map(|name| (name, "something")).into_iter().chain([secret, keys]).collect();
+        variables.map(|name| (name, "something")).into_iter().chain(others).collect();
     settings(example, &[], None).unwrap();
     let is_setting =
         |line: &str| line.starts_with('[') || (line.contains(" = ") && !line.starts_with("or: "));

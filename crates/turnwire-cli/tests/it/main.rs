@@ -20,6 +20,7 @@ mod completions;
 mod config;
 mod doctor;
 mod echoing_servers;
+mod encryption;
 mod exit_codes;
 mod fake_upstream;
 mod follow;

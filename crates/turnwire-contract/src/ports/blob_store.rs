@@ -41,4 +41,7 @@ pub enum BlobError {
     /// The store cannot store this text. A retry does not help.
     #[error("the blob store rejected it: {0}")]
     Rejected(String),
+    /// It is encrypted, and this process does not have the key. Another one may.
+    #[error("this is encrypted, and the key is missing: {0}")]
+    KeyMissing(String),
 }

@@ -142,4 +142,7 @@ pub enum JournalError {
         /// Reason, for the operator.
         reason: String,
     },
+    /// The journal is encrypted, and this process does not have the key. Another one may.
+    #[error("the journal is encrypted, and the key is missing: {0}")]
+    KeyMissing(String),
 }

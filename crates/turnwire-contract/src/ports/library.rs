@@ -475,6 +475,9 @@ pub enum LibraryError {
     /// The library is unavailable. The operation may be retried.
     #[error("the library is not available: {0}")]
     Unavailable(String),
+    /// It is encrypted, and this process does not have the key. Another one may.
+    #[error("this is encrypted, and the key is missing: {0}")]
+    KeyMissing(String),
 }
 
 impl LibraryError {

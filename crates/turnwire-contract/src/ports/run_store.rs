@@ -331,4 +331,7 @@ pub enum StoreError {
     /// The store cannot store this. A retry does not help.
     #[error("this cannot be stored: {0}")]
     Rejected(String),
+    /// What is stored is encrypted, and this process does not have the key. Another one may.
+    #[error("this is encrypted, and the key is missing: {0}")]
+    KeyMissing(String),
 }

@@ -268,6 +268,9 @@ pub(crate) enum DatabaseError {
     /// An invalid statement, or a result of an unexpected type.
     #[error("{0}")]
     Failed(String),
+    /// What was read is encrypted, and this process does not have the key. Another one may.
+    #[error("{0}")]
+    KeyMissing(String),
 }
 
 impl DatabaseError {
@@ -275,7 +278,10 @@ impl DatabaseError {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable(_) | Self::TooSlow(_) => true,
-            Self::UniqueViolation(_) | Self::InvalidValue(_) | Self::Failed(_) => false,
+            Self::UniqueViolation(_)
+            | Self::InvalidValue(_)
+            | Self::Failed(_)
+            | Self::KeyMissing(_) => false,
         }
     }
 }

@@ -38,6 +38,7 @@ const PROTECTED: &[&str] = &[
     "usage_counters",
     "run_secrets",
     "webhook_deliveries",
+    "tenant_keys",
 ];
 
 /// Tables that statements for a tenant use without a policy. Chunks of files are found by way of

@@ -8,6 +8,7 @@ use super::{Inner, attachments, now};
 use crate::{
     database::{DatabaseError, Row, Value},
     failures::decode,
+    sealing::Place,
 };
 
 /// The columns that [`record`] decodes.
@@ -76,7 +77,9 @@ impl Inner {
         let sql = "select body from file_slices where tenant = $1 and file_id = $2 and place = $3";
         let values = [Value::Tenant(tenant), Value::Text(id.as_str()), Value::Integer(place)];
         let found = self.database.query(sql, &values).await?;
-        Ok(found.first().map(|row| row.bytes(0).map(<[u8]>::to_vec)).transpose()?)
+        let Some(row) = found.first() else { return Ok(None) };
+        let at = Place::slice(id, place);
+        Ok(Some(self.store.0.sealing.open_bytes(tenant, at, row.bytes(0)?).await?))
     }
 
     pub(super) async fn remove_file(

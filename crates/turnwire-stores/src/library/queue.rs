@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use tracing::warn;
 use turnwire_contract::{
     Chunking, CollectionId, ExtractionFailure, FileId, IndexTask, IndexWork, Indexed, LibraryError,
     MAX_CLAIMS, NewChunk, TenantId, Vectors,
@@ -63,6 +64,12 @@ impl Inner {
                 // The file may have been deleted since.
                 match self.work(next, claim).await {
                     Err(LibraryError::NotFound(_)) => {}
+                    // Another process may have the key. This attempt does not count.
+                    Err(LibraryError::KeyMissing(why)) => {
+                        warn!(why, "file not indexed, it is encrypted and the key is missing");
+                        let sql = "update attachments set n_claims = n_claims - 1 where claim = $1";
+                        self.database.query(sql, &[Value::Integer(claim)]).await?;
+                    }
                     done => return done.map(Some),
                 }
             }

@@ -17,6 +17,7 @@ use super::{Inner, MAX_FILE_BYTES, now, signed};
 use crate::{
     database::{DatabaseError, Value},
     failures::encode,
+    sealing::Place,
 };
 
 /// Bytes per statement.
@@ -65,11 +66,15 @@ impl Upload {
 
     async fn write_slice(&mut self, slice: &[u8]) -> Result<(), LibraryError> {
         let sql = "insert into file_slices (tenant, file_id, place, body) values ($1, $2, $3, $4)";
+        let (place, sealing) = (signed(self.n_slices), &self.library.store.0.sealing);
+        let key = sealing.current(&self.tenant).await?;
+        let sealed = key.map(|key| key.seal_bytes(Place::slice(&self.file_id, place), slice));
+        let sealed = sealed.transpose()?;
         let values = [
             Value::Tenant(&self.tenant),
             Value::Text(self.file_id.as_str()),
-            Value::Integer(signed(self.n_slices)),
-            Value::Bytes(slice),
+            Value::Integer(place),
+            Value::Bytes(sealed.as_deref().unwrap_or(slice)),
         ];
         self.library.database.query(sql, &values).await?;
         self.n_slices += 1;

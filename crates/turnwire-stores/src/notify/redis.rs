@@ -16,7 +16,7 @@ use tokio::{
     time::{interval, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use turnwire_contract::RunId;
+use turnwire_contract::{RunId, TenantId};
 
 use super::signature::Secret;
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     outage::{Availability, Backoff},
     pages::Page,
     rows::{EventRow, StoredRow},
+    sealing::{Place, Sealing},
 };
 
 /// Queue length of the publisher. Messages beyond it are dropped; readers then poll the journal.
@@ -155,12 +156,14 @@ fn encode_rows(rows: &[EventRow]) -> Vec<u8> {
     serde_json::to_vec(&rows).unwrap_or_default()
 }
 
-/// Decodes the events of a message, or returns `None` if it is malformed.
-fn decode_page(run_id: &RunId, body: &[u8]) -> Option<Page> {
+/// Decodes the events of a message, or returns `None` if it is malformed, or encrypted with a key that
+/// is not in memory.
+fn decode_page(sealing: &Sealing, tenant: &TenantId, run_id: &RunId, body: &[u8]) -> Option<Page> {
     let rows: Vec<(i64, i64, String)> = serde_json::from_slice(body).ok()?;
     let mut page = Page::default();
     for (first, last, body) in &rows {
-        let row = StoredRow { first: *first, last: *last, kind: "", call: None, body };
+        let plain = sealing.open_cached(tenant, Place::events(run_id, *first), body)?;
+        let row = StoredRow { first: *first, last: *last, kind: "", call: None, body: &plain };
         page.add_events(row.decoded(run_id).ok()?, body.len());
     }
     let places = page.events.iter().map(|recorded| recorded.seq);
@@ -172,6 +175,7 @@ pub(crate) struct SubscribeTask {
     pub(crate) client: Client,
     pub(crate) channels: Channels,
     pub(crate) tails: Arc<LiveTails>,
+    pub(crate) sealing: Arc<Sealing>,
     pub(crate) follower: Arc<Follower>,
     pub(crate) work: Arc<Notify>,
     pub(crate) outage: Arc<Availability>,
@@ -267,7 +271,8 @@ impl SubscribeTask {
             return;
         };
         // The journal fills gaps, and reports malformed rows.
-        let page = decode_page(&run_id, body);
+        let Some(tail) = self.tails.find(&run_id) else { return };
+        let page = decode_page(&self.sealing, tail.tenant(), &run_id, body);
         if page.is_none_or(|page| self.tails.arrived(&run_id, &page) == AddOutcome::Gap) {
             self.follower.look_at(run_id);
         }

@@ -22,6 +22,7 @@ fn job(tenant: &str, run: &str, seq: u64, bytes: usize) -> Job {
         progress: None,
         deliveries: Vec::new(),
         new_run: None,
+        key: None,
         answer: oneshot::channel().0,
     }
 }

@@ -69,7 +69,8 @@ impl IsolatedJob {
             }
             DatabaseError::UniqueViolation(_)
             | DatabaseError::InvalidValue(_)
-            | DatabaseError::Failed(_) => false,
+            | DatabaseError::Failed(_)
+            | DatabaseError::KeyMissing(_) => false,
         }
     }
 }

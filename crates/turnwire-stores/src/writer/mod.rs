@@ -38,8 +38,9 @@ use crate::{
     database::{DatabaseError, Dialect, STATEMENT_TIMEOUT},
     outage::{Availability, Backoff},
     progress::SummaryColumns,
-    rows::{EventRow, new_tag, to_rows},
+    rows::{EventRow, new_tag, sealed_rows, to_rows},
     run_ends::EndOfRun,
+    sealing::DataKey,
     sync::lock,
     webhook_rows::NewDelivery,
 };
@@ -76,6 +77,8 @@ pub(crate) struct Append {
     pub(crate) deliveries: Vec<NewDelivery>,
     /// The run itself, if these are its first events.
     pub(crate) new_run: Option<NewRunRow>,
+    /// Encrypts what is stored.
+    pub(crate) key: Option<Arc<DataKey>>,
 }
 
 /// The row of a new run that has no conversation, continues no run and has no key.
@@ -106,6 +109,8 @@ pub(crate) struct Job {
     /// What the events cause for receivers of webhooks.
     deliveries: Vec<NewDelivery>,
     new_run: Option<Box<NewRunRow>>,
+    /// Encrypts what the end of the run adds to its conversation.
+    key: Option<Arc<DataKey>>,
     answer: oneshot::Sender<Result<(), JournalError>>,
 }
 
@@ -120,7 +125,7 @@ impl Job {
     }
 
     fn end(&self) -> Option<EndOfRun<'_>> {
-        Some((&self.tenant, &self.run_id, self.ending.as_ref()?))
+        Some((&self.tenant, &self.run_id, self.ending.as_ref()?, self.key.as_deref()))
     }
 
     /// Whether nobody would execute the run that this creates: its client was told that it was not
@@ -184,10 +189,11 @@ type AtWorkSince = Arc<Mutex<Option<Instant>>>;
 impl WriterHandle {
     /// Writes `append` with those of other runs.
     pub(crate) async fn append(&self, append: Append) -> Result<(), JournalError> {
-        let Append { tenant, events, ending, progress, deliveries, new_run } = append;
+        let Append { tenant, events, ending, progress, deliveries, new_run, key } = append;
         let Some(first) = events.first() else { return Ok(()) };
         let run_id = first.run_id.clone();
-        let rows = to_rows(&events).map_err(|error| JournalError::Rejected {
+        let rows = to_rows(&events).and_then(|rows| sealed_rows(rows, &run_id, key.as_deref()));
+        let rows = rows.map_err(|error| JournalError::Rejected {
             run_id: run_id.clone(),
             reason: error.to_string(),
         })?;
@@ -208,6 +214,7 @@ impl WriterHandle {
             progress,
             deliveries,
             new_run,
+            key,
             answer,
         });
         self.requests.send(Request::Append(job)).await.map_err(|_| closed())?;

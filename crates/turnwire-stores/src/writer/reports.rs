@@ -111,7 +111,8 @@ impl CommitNotifier {
                 DatabaseError::Unavailable(reason)
                 | DatabaseError::TooSlow(reason)
                 | DatabaseError::InvalidValue(reason)
-                | DatabaseError::Failed(reason) => {
+                | DatabaseError::Failed(reason)
+                | DatabaseError::KeyMissing(reason) => {
                     tracing::error!(%run_id, bytes = job.bytes, reason, "append rejected");
                     JournalError::Rejected { run_id, reason: reason.clone() }
                 }

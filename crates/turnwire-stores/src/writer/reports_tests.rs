@@ -25,6 +25,7 @@ fn job(tenant: &str, seq: u64) -> (Job, Answer) {
         progress: None,
         deliveries: Vec::new(),
         new_run: None,
+        key: None,
         answer,
     };
     (job, answered)

@@ -53,6 +53,7 @@ fn job(run: &str, tag: i64) -> Job {
         progress: None,
         deliveries: Vec::new(),
         new_run: Some(Box::new(new_run)),
+        key: None,
         answer,
     }
 }

@@ -30,6 +30,7 @@ fn first_append_of(run_id: &str) -> Append {
         progress: None,
         deliveries: Vec::new(),
         new_run: None,
+        key: None,
     }
 }
 

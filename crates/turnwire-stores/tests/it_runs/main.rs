@@ -2,6 +2,7 @@
 
 mod audit;
 mod broken_runs;
+mod encryption;
 mod forgetting;
 mod promises;
 mod prompt_files;

@@ -163,9 +163,10 @@ fn worded((n, chunk): (usize, &FoundChunk)) -> String {
 fn problem(error: LibraryError) -> ToolError {
     match error {
         LibraryError::Unavailable(_) => ToolError::Transient(error.to_string()),
-        LibraryError::Exists(_) | LibraryError::NotFound(_) | LibraryError::Refused(_) => {
-            ToolError::failed(error)
-        }
+        LibraryError::Exists(_)
+        | LibraryError::NotFound(_)
+        | LibraryError::Refused(_)
+        | LibraryError::KeyMissing(_) => ToolError::failed(error),
     }
 }
 

@@ -6,7 +6,7 @@ use futures::future::{join, join_all, join4, join5};
 use tokio::net::TcpListener;
 use turnwire_contract::{Tool, ToolError};
 use turnwire_models::probe::{ModelListFormat, ProbeError, models_at};
-use turnwire_stores::{Store, StoreOptions, reach_fanout};
+use turnwire_stores::{EncryptionStatus, Store, StoreOptions, reach_fanout};
 use turnwire_tools::{McpServers, SearchProvider, WebSearchOptions};
 
 use super::report::{Finding, Report};
@@ -245,11 +245,28 @@ async fn database(options: &StoreOptions) -> Finding {
         StoreOptions { fanout: None, retention, conversation_retention, ..options.clone() };
     match Store::open(options).await {
         Ok(store) => {
+            let encryption = store.encryption_status().await;
             store.close().await;
-            Finding::ok("store", "it opens")
+            encryption.map_or_else(|_| Finding::ok("store", "it opens"), |it| opened(&it))
         }
         Err(error) => Finding::broken("store", error.to_string())
             .hint("check [store] in the settings, or TURNWIRE_STORE_URL"),
+    }
+}
+
+/// A store that opens, and whose encrypted rows can be read or not.
+fn opened(status: &EncryptionStatus) -> Finding {
+    let missing: Vec<&str> = status.closed().map(|closed| closed.operator_key.as_str()).collect();
+    if !missing.is_empty() {
+        let what = format!(
+            "data of tenants is encrypted with keys that are not here: {}",
+            missing.join(", ")
+        );
+        return Finding::broken("store", what).hint("add them to the keys of [encryption]");
+    }
+    match status.operator_keys.as_slice() {
+        [] => Finding::ok("store", "it opens"),
+        ids => Finding::ok("store", format!("it opens; keys of [encryption]: {}", ids.join(", "))),
     }
 }
 
