@@ -233,7 +233,6 @@ impl ChatStream {
 impl Projection for ChatStream {
     type Frame = ChatStreamFrame;
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "`ChatEvents` has matched every event")]
     fn project(&mut self, recorded: &RecordedEvent) -> Vec<ChatStreamFrame> {
         let frames = self.events.project(recorded);
         match &recorded.event {
@@ -244,7 +243,36 @@ impl Projection for ChatStream {
             }
             Event::ApprovalRequested { .. } => self.approval_request(&recorded.event),
             Event::InputRequested { .. } => self.input_request(&recorded.event),
-            _ => frames.into_iter().map(Into::into).collect(),
+            Event::RunQueued { .. }
+            | Event::RunStarted
+            | Event::Unknown(_)
+            | Event::LogprobsAdded { .. }
+            | Event::ToolTaskStarted { .. }
+            | Event::RunTakenOver { .. }
+            | Event::TurnStarted { .. }
+            | Event::TurnRetried { .. }
+            | Event::PartSkipped { .. }
+            | Event::TurnAbandoned { .. }
+            | Event::TurnFinished { .. }
+            | Event::AnnotationAdded { .. }
+            | Event::MessageFinished { .. }
+            | Event::ReasoningAdded { .. }
+            | Event::ReasoningFinished { .. }
+            | Event::DiscoveryStarted { .. }
+            | Event::ToolsDiscovered { .. }
+            | Event::CallAnnounced { .. }
+            | Event::ArgumentsAdded { .. }
+            | Event::ArgumentsFinished { .. }
+            | Event::ApprovalResolved { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolPhase { .. }
+            | Event::ToolProgressed { .. }
+            | Event::ToolOutputAdded { .. }
+            | Event::InputResolved { .. }
+            | Event::ToolStayedSilent { .. }
+            | Event::ToolRetried { .. }
+            | Event::ToolFinished { .. }
+            | Event::RunFinished { .. } => frames.into_iter().map(Into::into).collect(),
         }
     }
 }
