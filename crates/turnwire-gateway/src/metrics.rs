@@ -36,8 +36,16 @@ use self::{runs::RunMetrics, store::StoreMetrics};
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    ws_messages: Family<DirectionLabel, Counter>,
     ws_bytes: Family<DirectionLabel, Histogram>,
+    runs: RunMetrics,
+    store: Arc<StoreMetrics>,
+    counts: Counts,
+}
+
+/// Everything that counts from zero.
+#[derive(Debug, Default)]
+struct Counts {
+    ws_messages: Family<DirectionLabel, Counter>,
     runs_live: Gauge,
     runs_taken_over: Counter,
     streams_open: Family<Kind, Gauge>,
@@ -50,8 +58,6 @@ pub(crate) struct Metrics {
     rejected: Family<CodeLabel, Counter>,
     resumed: Counter,
     heartbeat_age: Gauge<f64, AtomicU64>,
-    runs: RunMetrics,
-    store: Arc<StoreMetrics>,
     runs_near_budget: Counter,
     webhooks: WebhookMetrics,
     spans_exported: Counter,
@@ -144,116 +150,85 @@ impl Metrics {
     /// The metrics of a server with these models.
     pub(crate) fn new(models: &[String]) -> Self {
         let mut registry = Registry::with_prefix("turnwire");
-        let ws_messages = Family::default();
         let ws_bytes = Family::new_with_constructor(sizes as fn() -> Histogram);
-        registry.register("ws_messages", "Messages on /ws/chat", ws_messages.clone());
-        registry.register(
-            "ws_message_bytes",
-            "Size of /ws/chat messages in bytes",
-            ws_bytes.clone(),
-        );
-        let (runs_live, runs_taken_over) = (Gauge::default(), Counter::default());
-        let (streams_open, drains) = (Family::default(), Counter::default());
-        let (found_by_key, refused_while_closing) = (Counter::default(), Counter::default());
-        registry.register("runs_live", "Runs that this server executes", runs_live.clone());
-        let help = "Runs of other servers that this one has taken over";
-        registry.register("runs_taken_over", help, runs_taken_over.clone());
-        let help = "Open streams: event streams over HTTP, and WebSockets";
-        registry.register("streams_open", help, streams_open.clone());
-        registry.register("drains", "Graceful shutdowns started", drains.clone());
-        let help = "Requests whose Idempotency-Key named an existing run";
-        registry.register("requests_found_by_key", help, found_by_key.clone());
-        let help = "Runs refused during shutdown";
-        registry.register("runs_refused_while_closing", help, refused_while_closing.clone());
-        let model_parts_skipped = Counter::default();
-        let help = "Unreadable parts of model output that were skipped";
-        registry.register("model_parts_skipped", help, model_parts_skipped.clone());
-        let (limits_reached, runs_incomplete) = limits(&mut registry);
+        let help = "Size of /ws/chat messages in bytes";
+        registry.register("ws_message_bytes", help, ws_bytes.clone());
         for direction in [RECEIVED, SENT] {
-            drop(ws_messages.get_or_create(&DirectionLabel { direction }));
             drop(ws_bytes.get_or_create(&DirectionLabel { direction }));
         }
-        for kind in ["sse", "ndjson", "socket"] {
-            drop(streams_open.get_or_create(&Kind { kind }));
-        }
-        let (rejected, resumed) = (Family::<CodeLabel, Counter>::default(), Counter::default());
-        drop(rejected.get_or_create(&CodeLabel { code: "store_unavailable" }));
-        let help = "Requests that got an error, by its code";
-        registry.register("requests_rejected", help, rejected.clone());
-        let help = "Streams over HTTP that went on after a frame that the client had";
-        registry.register("streams_resumed", help, resumed.clone());
-        let heartbeat_age = Gauge::default();
-        let help = "Time since the last heartbeat that the store accepted; 0 in memory";
-        registry.register_with_unit(
-            "heartbeat_age",
-            help,
-            Unit::Seconds,
-            Gauge::<f64, AtomicU64>::clone(&heartbeat_age),
-        );
+        let counts = Counts::default();
+        counts.register(&mut registry);
+        counts.begin();
         let runs = RunMetrics::new(&mut registry, models);
         let store = Arc::<StoreMetrics>::default();
         registry.register_collector(Box::new(Arc::clone(&store)));
-        let runs_near_budget = Counter::default();
-        let help = "Runs started with a budget of the month that is nearly spent";
-        registry.register("runs_near_budget", help, runs_near_budget.clone());
-        let webhooks = webhooks(&mut registry);
-        let (spans_exported, spans_dropped) = (Counter::default(), Counter::default());
-        let help = "Spans of traces that their receiver accepted";
-        registry.register("spans_exported", help, spans_exported.clone());
-        let help =
-            "Spans of traces that were lost: the queue was full, or the receiver refused them";
-        registry.register("spans_dropped", help, spans_dropped.clone());
-        let exports = Family::<OutcomeLabel, Counter>::default();
-        for outcome in [EXPORTED, FAILED] {
-            drop(exports.get_or_create(&OutcomeLabel { outcome }));
-        }
-        let help = "Exports of these metrics over OTLP, by outcome";
-        registry.register("metric_exports", help, exports.clone());
-        let reloads = reloads(&mut registry);
-        Self {
-            registry,
-            ws_messages,
-            ws_bytes,
-            runs_live,
-            runs_taken_over,
-            streams_open,
-            drains,
-            found_by_key,
-            refused_while_closing,
-            model_parts_skipped,
-            limits_reached,
-            runs_incomplete,
-            rejected,
-            resumed,
-            heartbeat_age,
-            runs,
-            store,
-            runs_near_budget,
-            webhooks,
-            spans_exported,
-            spans_dropped,
-            exports,
-            reloads,
-        }
+        Self { registry, ws_bytes, runs, store, counts }
     }
 }
 
-/// Registers the counters of limits. Every limit is present from the start, so that its name can be
-/// found.
-fn limits(registry: &mut Registry) -> (Family<Limit, Counter>, Family<Reason, Counter>) {
-    let limits_reached = Family::<Limit, Counter>::default();
-    for limit in COUNTED.into_iter().chain(COUNTED_QUOTAS) {
-        drop(limits_reached.get_or_create(&Limit { limit }));
+impl Counts {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("ws_messages", "Messages on /ws/chat", self.ws_messages.clone());
+        registry.register("runs_live", "Runs that this server executes", self.runs_live.clone());
+        let help = "Runs of other servers that this one has taken over";
+        registry.register("runs_taken_over", help, self.runs_taken_over.clone());
+        let help = "Open streams: event streams over HTTP, and WebSockets";
+        registry.register("streams_open", help, self.streams_open.clone());
+        registry.register("drains", "Graceful shutdowns started", self.drains.clone());
+        let help = "Requests whose Idempotency-Key named an existing run";
+        registry.register("requests_found_by_key", help, self.found_by_key.clone());
+        let help = "Runs refused during shutdown";
+        registry.register("runs_refused_while_closing", help, self.refused_while_closing.clone());
+        let help = "Unreadable parts of model output that were skipped";
+        registry.register("model_parts_skipped", help, self.model_parts_skipped.clone());
+        let help = "Requests and connections refused or closed by a limit, by its setting";
+        registry.register("limits_reached", help, self.limits_reached.clone());
+        let help = "Runs that ended at a limit, by the reason in `incomplete_details`";
+        registry.register("runs_incomplete", help, self.runs_incomplete.clone());
+        let help = "Requests that got an error, by its code";
+        registry.register("requests_rejected", help, self.rejected.clone());
+        let help = "Streams over HTTP that went on after a frame that the client had";
+        registry.register("streams_resumed", help, self.resumed.clone());
+        let help = "Time since the last heartbeat that the store accepted; 0 in memory";
+        let heartbeat_age = Gauge::<f64, AtomicU64>::clone(&self.heartbeat_age);
+        registry.register_with_unit("heartbeat_age", help, Unit::Seconds, heartbeat_age);
+        let help = "Runs started with a budget of the month that is nearly spent";
+        registry.register("runs_near_budget", help, self.runs_near_budget.clone());
+        self.webhooks.register(registry);
+        let help = "Spans of traces that their receiver accepted";
+        registry.register("spans_exported", help, self.spans_exported.clone());
+        let help =
+            "Spans of traces that were lost: the queue was full, or the receiver refused them";
+        registry.register("spans_dropped", help, self.spans_dropped.clone());
+        let help = "Exports of these metrics over OTLP, by outcome";
+        registry.register("metric_exports", help, self.exports.clone());
+        self.reloads.register(registry);
     }
-    let help = "Requests and connections refused or closed by a limit, by its setting";
-    registry.register("limits_reached", help, limits_reached.clone());
-    let runs_incomplete = Family::<Reason, Counter>::default();
-    let help = "Runs that ended at a limit, by the reason in `incomplete_details`";
-    registry.register("runs_incomplete", help, runs_incomplete.clone());
-    for reason in [IncompleteReason::MaxTurns, IncompleteReason::TimeLimit] {
-        drop(runs_incomplete.get_or_create(&Reason::of(reason)));
+
+    /// Makes series that are there from the start, so that their names can be found and a rate has a
+    /// value.
+    fn begin(&self) {
+        for direction in [RECEIVED, SENT] {
+            drop(self.ws_messages.get_or_create(&DirectionLabel { direction }));
+        }
+        for kind in ["sse", "ndjson", "socket"] {
+            drop(self.streams_open.get_or_create(&Kind { kind }));
+        }
+        for limit in COUNTED.into_iter().chain(COUNTED_QUOTAS) {
+            drop(self.limits_reached.get_or_create(&Limit { limit }));
+        }
+        for reason in [IncompleteReason::MaxTurns, IncompleteReason::TimeLimit] {
+            drop(self.runs_incomplete.get_or_create(&Reason::of(reason)));
+        }
+        drop(self.rejected.get_or_create(&CodeLabel { code: "store_unavailable" }));
+        for outcome in [EXPORTED, FAILED] {
+            drop(self.exports.get_or_create(&OutcomeLabel { outcome }));
+        }
+        for outcome in ["reloaded", "refused"] {
+            drop(self.reloads.by_outcome.get_or_create(&OutcomeLabel { outcome }));
+        }
+        self.reloads.is_last_successful.set(1);
     }
-    (limits_reached, runs_incomplete)
 }
 
 impl Reason {
@@ -262,34 +237,31 @@ impl Reason {
     }
 }
 
-fn webhooks(registry: &mut Registry) -> WebhookMetrics {
-    let metrics = WebhookMetrics::default();
-    let help = "Webhooks that their receivers accepted";
-    registry.register("webhooks_delivered", help, metrics.delivered.clone());
-    let help = "Attempts to deliver a webhook that failed";
-    registry.register("webhook_attempts_failed", help, metrics.failed_attempts.clone());
-    let help = "Webhooks that were given up";
-    registry.register("webhooks_given_up", help, metrics.given_up.clone());
-    let help = "Webhooks of the whole store that wait to be delivered, counted every ten seconds";
-    registry.register("webhooks_pending", help, metrics.pending.clone());
-    metrics
+impl WebhookMetrics {
+    fn register(&self, registry: &mut Registry) {
+        let help = "Webhooks that their receivers accepted";
+        registry.register("webhooks_delivered", help, self.delivered.clone());
+        let help = "Attempts to deliver a webhook that failed";
+        registry.register("webhook_attempts_failed", help, self.failed_attempts.clone());
+        let help = "Webhooks that were given up";
+        registry.register("webhooks_given_up", help, self.given_up.clone());
+        let help =
+            "Webhooks of the whole store that wait to be delivered, counted every ten seconds";
+        registry.register("webhooks_pending", help, self.pending.clone());
+    }
 }
 
-fn reloads(registry: &mut Registry) -> ReloadMetrics {
-    let metrics = ReloadMetrics::default();
-    for outcome in ["reloaded", "refused"] {
-        drop(metrics.by_outcome.get_or_create(&OutcomeLabel { outcome }));
+impl ReloadMetrics {
+    fn register(&self, registry: &mut Registry) {
+        let help = "Attempts to read the settings again, by outcome";
+        registry.register("settings_reloads", help, self.by_outcome.clone());
+        let help = "Whether the last attempt to read the settings again succeeded (1) or not (0)";
+        let is_last_successful = self.is_last_successful.clone();
+        registry.register("settings_last_reload_successful", help, is_last_successful);
+        let help = "Time at which the settings in force were read, since 1970";
+        let loaded_at = Gauge::<f64, AtomicU64>::clone(&self.loaded_at);
+        registry.register_with_unit("settings_loaded_timestamp", help, Unit::Seconds, loaded_at);
     }
-    let help = "Attempts to read the settings again, by outcome";
-    registry.register("settings_reloads", help, metrics.by_outcome.clone());
-    metrics.is_last_successful.set(1);
-    let help = "Whether the last attempt to read the settings again succeeded (1) or not (0)";
-    let is_last_successful = metrics.is_last_successful.clone();
-    registry.register("settings_last_reload_successful", help, is_last_successful);
-    let help = "Time at which the settings in force were read, since 1970";
-    let loaded_at = Gauge::<f64, AtomicU64>::clone(&metrics.loaded_at);
-    registry.register_with_unit("settings_loaded_timestamp", help, Unit::Seconds, loaded_at);
-    metrics
 }
 
 /// Buckets from 64 bytes to 1 MiB.
@@ -311,55 +283,55 @@ impl Metrics {
     /// Notes when the settings in force were read.
     pub(crate) fn settings_loaded(&self, at: Timestamp) {
         #[expect(clippy::cast_precision_loss, reason = "microseconds of centuries fit")]
-        self.reloads.loaded_at.set(at.as_micros() as f64 / 1e6);
+        self.counts.reloads.loaded_at.set(at.as_micros() as f64 / 1e6);
     }
 
     /// Counts an attempt to read the settings again.
     pub(crate) fn reload_ended(&self, is_reloaded: bool) {
         let outcome = if is_reloaded { "reloaded" } else { "refused" };
-        self.reloads.is_last_successful.set(i64::from(is_reloaded));
-        self.reloads.by_outcome.get_or_create(&OutcomeLabel { outcome }).inc();
+        self.counts.reloads.is_last_successful.set(i64::from(is_reloaded));
+        self.counts.reloads.by_outcome.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// Counts a request that got an error.
     pub(crate) fn rejected(&self, code: &'static str) {
-        self.rejected.get_or_create(&CodeLabel { code }).inc();
+        self.counts.rejected.get_or_create(&CodeLabel { code }).inc();
     }
 
     /// Counts a stream that goes on after a frame that the client had.
     pub(crate) fn resumed(&self) {
-        self.resumed.inc();
+        self.counts.resumed.inc();
     }
 
     /// Counts a stream of this kind until the returned value is dropped.
     pub(crate) fn stream(&self, kind: &'static str) -> OpenStream {
-        let open = self.streams_open.get_or_create_owned(&Kind { kind });
+        let open = self.counts.streams_open.get_or_create_owned(&Kind { kind });
         open.inc();
         OpenStream(open)
     }
 
     pub(crate) fn drained(&self) {
-        self.drains.inc();
+        self.counts.drains.inc();
     }
 
     /// Counts a request that found the run of an earlier one.
     pub(crate) fn found_by_key(&self) {
-        self.found_by_key.inc();
+        self.counts.found_by_key.inc();
     }
 
     /// Counts a run that was refused during a shutdown.
     pub(crate) fn refused_while_closing(&self) {
-        self.refused_while_closing.inc();
+        self.counts.refused_while_closing.inc();
     }
 
     /// Counts a run that was started with a budget that is nearly spent.
     pub(crate) fn run_near_budget(&self) {
-        self.runs_near_budget.inc();
+        self.counts.runs_near_budget.inc();
     }
 
     /// Counts a client that was refused or cut off by the limit with this setting.
     pub(crate) fn limit_reached(&self, limit: &'static str) {
-        self.limits_reached.get_or_create(&Limit { limit }).inc();
+        self.counts.limits_reached.get_or_create(&Limit { limit }).inc();
     }
 
     /// Returns all metrics, in the Prometheus format.
@@ -371,7 +343,7 @@ impl Metrics {
     ) -> Result<String, fmt::Error> {
         self.look_at(runs);
         if let Some(counts) = webhooks {
-            let metrics = &self.webhooks;
+            let metrics = &self.counts.webhooks;
             metrics.delivered.inner().store(counts.n_delivered(), Ordering::Relaxed);
             metrics.failed_attempts.inner().store(counts.n_failed_attempts(), Ordering::Relaxed);
             metrics.given_up.inner().store(counts.n_given_up(), Ordering::Relaxed);
@@ -385,26 +357,26 @@ impl Metrics {
 
     fn look_at_exports(&self, exports: &ExportCounts<'_>) {
         let ExportCounts { spans, metrics } = exports;
-        self.spans_exported.inner().store(spans.n_exported(), Ordering::Relaxed);
-        self.spans_dropped.inner().store(spans.n_dropped(), Ordering::Relaxed);
+        self.counts.spans_exported.inner().store(spans.n_exported(), Ordering::Relaxed);
+        self.counts.spans_dropped.inner().store(spans.n_dropped(), Ordering::Relaxed);
         for (outcome, n) in [(EXPORTED, metrics.n_exported()), (FAILED, metrics.n_failed())] {
-            let counter = self.exports.get_or_create(&OutcomeLabel { outcome });
+            let counter = self.counts.exports.get_or_create(&OutcomeLabel { outcome });
             counter.inner().store(n, Ordering::Relaxed);
         }
     }
 
     /// Copies the counters of the engine.
     fn look_at(&self, runs: &Runs) {
-        self.runs_live.set(i64::try_from(runs.n_live()).unwrap_or(i64::MAX));
-        self.runs_taken_over.inner().store(runs.n_taken_over(), Ordering::Relaxed);
+        self.counts.runs_live.set(i64::try_from(runs.n_live()).unwrap_or(i64::MAX));
+        self.counts.runs_taken_over.inner().store(runs.n_taken_over(), Ordering::Relaxed);
         let heartbeat_age = runs.heartbeat_age().unwrap_or_default();
-        self.heartbeat_age.set(heartbeat_age.as_secs_f64());
+        self.counts.heartbeat_age.set(heartbeat_age.as_secs_f64());
         if let Some(statistics) = runs.store_statistics() {
             self.store.set(statistics);
         }
-        self.model_parts_skipped.inner().store(runs.n_skipped_parts(), Ordering::Relaxed);
+        self.counts.model_parts_skipped.inner().store(runs.n_skipped_parts(), Ordering::Relaxed);
         for (reason, n_runs) in runs.n_incomplete() {
-            let counter = self.runs_incomplete.get_or_create(&Reason::of(reason));
+            let counter = self.counts.runs_incomplete.get_or_create(&Reason::of(reason));
             counter.inner().store(n_runs, Ordering::Relaxed);
         }
     }
@@ -416,7 +388,7 @@ impl Metrics {
             Direction::Sent => SENT,
         };
         let way = DirectionLabel { direction };
-        self.ws_messages.get_or_create(&way).inc();
+        self.counts.ws_messages.get_or_create(&way).inc();
         #[expect(clippy::cast_precision_loss, reason = "a size this big is big either way")]
         self.ws_bytes.get_or_create(&way).observe(bytes as f64);
     }
