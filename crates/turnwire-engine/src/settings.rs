@@ -1,8 +1,9 @@
-//! What can be replaced while runs are at work: models, tools, approval policy and quotas.
+//! What can be replaced while runs are at work: models, tools, who may use them, approval policy and
+//! quotas.
 //!
 //! A reload replaces all of it at once, so that nobody sees half of it. What a run has taken at its
-//! start, it keeps until it ends. Only its model follows: each turn asks what the settings have now
-//! under its name, because an address or a key that was replaced may stop working.
+//! start, it keeps until it ends. Only its model and its access follow: each turn asks what the settings
+//! have now under its name, because an address or a key that was replaced may stop working.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 

@@ -583,8 +583,8 @@ struct CallChannel {
 /// A message of a running tool. Small, because each call has a queue of them.
 enum ToolMessage {
     Note(Box<ToolNote>),
-    /// A question to a person. The tool waits for the answer. In one box, because a waiting call
-    /// has room for 32 messages.
+    /// A question to a person. The tool waits for the answer. In one box, because the queue of a
+    /// waiting call is allocated in blocks of 32 messages.
     Question(Box<(Question, oneshot::Sender<Reply>)>),
     Answered,
 }

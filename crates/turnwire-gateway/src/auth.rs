@@ -4,7 +4,8 @@
 //! `Host` and `Origin`, so that a web page in a browser cannot reach a server on the same machine.
 //! **Who makes it**: the [`Caller`], which every handler takes as an argument. Handlers get their
 //! [`TenantId`] from it and from nowhere else, and only this module creates one (in `extract`): from
-//! an API key, or from a share link, which stands for the tenant that made it.
+//! an API key or a token, from a share link, which stands for the tenant that made it, or for everybody
+//! on a server without keys.
 //!
 //! A key is one of the settings, which are in `rules`, or one of the store: `api_key` is its text,
 //! `key_ring` what this process knows of the stored ones. In place of a key, a request may have a token of an identity

@@ -1,8 +1,9 @@
 //! Projects a journal into the stream of frames of one reader.
 //!
 //! A reader is a position in a journal and a projection that has seen all events before it. The run
-//! does not depend on it: a run does not wait for a slow reader, and a reader that disconnects has
-//! no effect, unless it asked to cancel the run on disconnect.
+//! does not depend on it: a slow reader holds it up once, for a moment, before its first tool
+//! (decision 006), and a reader that disconnects has no effect, unless the
+//! run is to be cancelled then: it is neither stored nor repeatable, or the request asks for it.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! HTTP client for all providers.
 //!
 //! Sends one request and passes the bytes of the response to a [`Translator`]. Retries and
-//! timeouts, except for connecting, are in the engine.
+//! timeouts, except for connecting, are in the engine and in `upstreams`.
 
 use std::{
     collections::VecDeque,

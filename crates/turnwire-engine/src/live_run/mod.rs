@@ -1,7 +1,7 @@
-//! All appends to the journal of a run.
+//! All appends to the journal of a run after its first events, which are stored with the run.
 //!
-//! A [`LiveRun`] is a run that this process executes. Every event goes through [`LiveRun::record`],
-//! which guarantees: an event is durable before anyone sees it, the state is never ahead of the
+//! A [`LiveRun`] is a run that this process executes. Every event goes through [`LiveRun::record`]
+//! and its siblings, which guarantee: an event is durable before anyone sees it, the state is never ahead of the
 //! journal, and a worker that lost its run finds out at its next append.
 //!
 //! Events recorded during an append wait and are then written in one batch (group commit). Eight
@@ -135,7 +135,7 @@ impl StoreFailure for BlobError {
     }
 }
 
-/// An observer in this process that sees a tool's start before the tool runs.
+/// The first reader of a run in this process, which sees a tool's start before the tool runs.
 #[derive(Debug)]
 pub struct Watcher {
     seen: watch::Receiver<Seq>,

@@ -1,4 +1,4 @@
-//! Approvals, answers to tools, and the observer of a run.
+//! Approvals, answers to tools, and the first reader of a run.
 
 use std::{sync::atomic::Ordering, time::Duration};
 

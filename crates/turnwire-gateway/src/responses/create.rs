@@ -82,6 +82,7 @@ pub(super) async fn create(
     let (in_background, has_key) = (request.background == Some(true), key.is_some());
     let (options, seen) = CreateOptions::of(&request, key);
     let (handle, guard) = create_once(&app, &caller, request, options, |_| {}).await?;
+    // The reader was opened before the run began; `seen` tells the run how far it has come.
     let events = handle.events().await?;
     if streams {
         let frames =

@@ -2,7 +2,8 @@
 //!
 //! The response object is kept up to date, and every frame is made from it: the snapshot of a
 //! running response, the final response and the last frame of the stream are the same object at
-//! different times. This file and its two neighbours guarantee the order:
+//! different times. This file and its neighbours (`speech`, `tools`, `discovery`, `endings`)
+//! guarantee the order:
 //!
 //! * `response.created` comes first and once, also after a takeover, and one terminal frame comes
 //!   last;

@@ -1,4 +1,4 @@
-//! Calls: each kind of tool as the native item of this surface (R3).
+//! Calls: each kind of tool as the native item of this surface (R2).
 //!
 //! **When a call is shown.** A function is shown as soon as the model names it, and is done when
 //! its arguments are; the output of a function of the server is an item of its own. An MCP call is

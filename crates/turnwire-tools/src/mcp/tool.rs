@@ -1,4 +1,4 @@
-//! A tool of a server: its spec and its calls.
+//! A tool of a server: its spec, and how a call is sent and waited for.
 
 use std::{sync::Arc, time::Duration};
 

@@ -5,12 +5,12 @@
 //!
 //! 1. [`crate::json::read`] parses the bytes within limits;
 //! 2. [`read`] validates each field of the body: [`CreateResponse`];
-//! 3. [`read_tools`] and [`read_choice`] return the requested tools and those that stay on offer,
-//!    including [`additional_tools`]; the caller looks them up;
-//! 4. [`references`] lists the items and files to look up, and [`read_input`] turns the input into
+//! 3. [`references`] lists the items and files to look up, and [`read_input`] turns the input into
 //!    items and answers to approval requests;
-//! 5. [`check_calls`] checks that calls and outputs pair up, and [`take_first_calls`] returns the
+//! 4. [`check_calls`] checks that calls and outputs pair up, and [`take_first_calls`] returns the
 //!    calls that a user has decided about;
+//! 5. [`read_tools`] and [`read_choice`] return the requested tools and those that stay on offer,
+//!    including [`additional_tools`]; the caller looks them up;
 //! 6. [`into_run`] builds the run, with the [`echo`] that every response repeats.
 //!
 //! Nothing is dropped silently: each step reports the fields it ignored, and [`not_taken`] those
