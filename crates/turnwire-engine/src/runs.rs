@@ -19,8 +19,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
     ApiKeys, AuditLog, BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event,
     EventStream, IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, Observer,
-    RecordedEvent, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore, Sampler,
-    SecretBox, Seq, Shares, SingleWorker, StoreError, TenantId, Timestamp, ToolServers,
+    RecordedEvent, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStatus, RunStore,
+    Sampler, SecretBox, Seq, Shares, SingleWorker, StoreError, TenantId, Timestamp, ToolServers,
     UsageCounters, Workers,
 };
 
@@ -474,6 +474,11 @@ impl Runs {
         }
         parts.blobs.delete(tenant, run_id).await?;
         Ok(parts.journal.delete(tenant, run_id).await?)
+    }
+
+    /// Returns the status of a run, also if its request cannot be read here.
+    pub async fn status(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunStatus, StoreError> {
+        self.0.parts.store.status(tenant, run_id).await
     }
 
     /// Returns the record of a run.

@@ -139,8 +139,9 @@ async fn delete(
     caller: Caller,
     PathParams(id): PathParams<String>,
 ) -> Result<Json<DeletedObject>, ApiError> {
-    let record = find(&app, &caller, &id).await?;
-    app.runs().store().delete_conversation(caller.tenant(), &record.id).await?;
+    let conversation_id = ConversationId::new(id.as_str());
+    let deleted = app.runs().store().delete_conversation(caller.tenant(), &conversation_id).await;
+    deleted.or_not_found("Conversation", &id)?;
     Ok(Json(DeletedObject::new(id, "conversation.deleted")))
 }
 

@@ -348,7 +348,9 @@ async fn cancel(
 }
 
 pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunId, ApiError> {
-    Ok(record_of(app, caller, &RunId::new(id)).await?.run_id)
+    let run_id = RunId::new(id);
+    app.runs().status(caller.tenant(), &run_id).await.or_not_found("Run", id)?;
+    Ok(run_id)
 }
 
 async fn record_of(app: &App, caller: &Caller, run_id: &RunId) -> Result<RunRecord, ApiError> {

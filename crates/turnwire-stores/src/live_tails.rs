@@ -392,6 +392,7 @@ impl TailState {
                 self.bytes = 0;
             }
             self.head = recorded.seq;
+            self.is_unread = false;
             self.is_over = recorded.event.ends_the_run();
             self.recent.push_back((Arc::clone(recorded), each));
             self.bytes += each;

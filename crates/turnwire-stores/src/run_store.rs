@@ -53,6 +53,14 @@ impl RunRecords for Store {
         self.record(tenant, row).await
     }
 
+    async fn status(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunStatus, StoreError> {
+        let sql = format!("{RECORDS} where tenant = $1 and id = $2 and state <> 'hidden'");
+        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
+        let found = self.0.database.query(&sql, &values).await?;
+        let row = found.first().ok_or_else(|| unknown(run_id))?;
+        Ok(status(row)?)
+    }
+
     async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
         let sql = format!(
             "{RECORDS} where tenant = $1 and state <> 'hidden' order by number desc limit $2"
@@ -332,19 +340,23 @@ const RECORDS: &str = "select id, created_at, request, outcome,
         (select min(reason) from declined_runs where run_id = runs.id) end
     from runs";
 
+/// An unreadable run can still be listed, found, cancelled and deleted.
+fn log_unreadable(run_id: &str, error: &DatabaseError) {
+    error!(run_id, %error, "unreadable run");
+}
+
+/// Decodes the status in a row of [`RECORDS`].
+fn status(row: &Row) -> Result<RunStatus, DatabaseError> {
+    let run_id = row.text(0)?;
+    let Some(outcome) = row.optional_text(3)? else { return Ok(RunStatus::Active) };
+    let failed = || RunOutcome::Failed { failure: Failure::journal_unreadable() };
+    let outcome = decode(outcome).inspect_err(|error| log_unreadable(run_id, error));
+    Ok(RunStatus::Finished { outcome: outcome.unwrap_or_else(|_| failed()) })
+}
+
 fn record(row: &Row, request: &str) -> Result<RunRecord, DatabaseError> {
-    let run_id = RunId::from(row.text(0)?);
-    // An unreadable run can still be listed, found, cancelled and deleted.
-    let unreadable = |error: &DatabaseError| error!(%run_id, %error, "unreadable run");
-    let status = match row.optional_text(3)? {
-        None => RunStatus::Active,
-        Some(outcome) => {
-            let failed = || RunOutcome::Failed { failure: Failure::journal_unreadable() };
-            let outcome = decode(outcome).inspect_err(unreadable);
-            RunStatus::Finished { outcome: outcome.unwrap_or_else(|_| failed()) }
-        }
-    };
-    let request = decode(request).inspect_err(unreadable);
+    let (run_id, status) = (RunId::from(row.text(0)?), status(row)?);
+    let request = decode(request).inspect_err(|error| log_unreadable(run_id.as_str(), error));
     let request = request.unwrap_or_else(|_| RunRequest::new("unreadable", Vec::new()));
     Ok(RunRecord {
         created_at: Timestamp::from_micros(row.integer(1)?),

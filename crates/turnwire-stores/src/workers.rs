@@ -223,6 +223,9 @@ impl Store {
         for row in rows {
             match self.decoded_command(row).await {
                 Ok(command) => commands.push(command),
+                Err(error @ DatabaseError::KeyMissing(_)) => {
+                    warn!(%error, "command for a run not executed, its key is missing");
+                }
                 Err(error) => debug!(%error, "unknown command for a run ignored"),
             }
         }

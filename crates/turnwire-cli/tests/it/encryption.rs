@@ -43,6 +43,13 @@ async fn stored_data_is_encrypted_and_its_keys_are_replaced() {
     let (status, response) = json_of(gateway.post("/v1/responses", &body)).await;
     assert_eq!(status, StatusCode::OK, "{response}");
     let path = format!("/v1/responses/{}", response["id"].as_str().unwrap());
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        let (_, other) = json_of(gateway.post("/v1/responses", &body)).await;
+        let noted = json!({ "metadata": { "note": "cnry-serve" } });
+        let (_, talk) = json_of(gateway.post("/v1/conversations", &noted)).await;
+        others.push([other, talk].map(|made| made["id"].as_str().unwrap().to_owned()));
+    }
     stop(gateway);
     assert!(!has(&stored(&world), "cnry-serve"));
     assert!(!has(&stored(&world), "times 4"));
@@ -52,6 +59,15 @@ async fn stored_data_is_encrypted_and_its_keys_are_replaced() {
         let gateway = Gateway::start(&world, &DEMO);
         let (status, code) = refusal_of(gateway.get(&path)).await;
         assert_eq!((status.as_u16(), code.as_str()), (503, "encryption_key_missing"), "{keys}");
+        // Without being read, it can be deleted, and found in a list.
+        let [other, talk] = others.pop().unwrap();
+        for unread in [format!("/v1/responses/{other}"), format!("/v1/conversations/{talk}")] {
+            let (status, gone) = json_of(gateway.delete(&unread)).await;
+            assert_eq!(status, StatusCode::OK, "{unread} {gone}");
+        }
+        let (status, runs) = json_of(gateway.get("/v1/runs")).await;
+        assert_eq!(status, StatusCode::OK, "{runs}");
+        assert!(!runs.to_string().contains("~1:"), "{runs}");
         let said_all = stop(gateway);
         assert!(said_all.contains(said), "{keys} {said_all}");
         let status = world.run(&["encryption", "status"]);

@@ -65,6 +65,10 @@ impl Gateway {
         self.client.post(self.url(path)).json(body)
     }
 
+    pub(crate) fn delete(&self, path: &str) -> RequestBuilder {
+        self.client.delete(self.url(path))
+    }
+
     pub(crate) fn signal(&mut self, name: &str) {
         self.running().signal(name);
     }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ConversationId, Entry, ItemId, RecordedEvent, RunCounts, RunFilter, RunId, RunOutcome, RunPage,
-    RunProgress, RunQuery, RunRecord, RunRequest, RunSummary, SealedSecret, TenantId, Timestamp,
+    RunProgress, RunQuery, RunRecord, RunRequest, RunStatus, RunSummary, SealedSecret, TenantId,
+    Timestamp,
 };
 
 /// Runs: created, found, finished, deleted. See [`RunStore`] for the guarantees.
@@ -92,6 +93,11 @@ pub trait RunRecords: Send + Sync {
         outcome: RunOutcome,
         entries: Vec<Entry>,
     ) -> Result<(), StoreError>;
+
+    /// Returns the status of a run. Works also where its request cannot be read.
+    async fn status(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunStatus, StoreError> {
+        Ok(self.find(tenant, run_id).await?.status)
+    }
 
     /// Deletes a finished run. The entries that it added to a conversation are kept. A store that is
     /// also a [`Journal`](crate::Journal) and a [`BlobStore`](crate::BlobStore) deletes its events and

@@ -11,7 +11,7 @@ use futures::{TryStreamExt, future::ready};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
-use turnwire_contract::{AuditAction, RunId, RunOutcome, RunRecord, RunStatus, Seq};
+use turnwire_contract::{AuditAction, JournalError, RunId, RunOutcome, RunRecord, RunStatus, Seq};
 use turnwire_surfaces::{
     Projection,
     responses::{InputItem, Profile, Response, Responses, SequencedEvent, ids, wire_items},
@@ -20,7 +20,7 @@ use utoipa::IntoParams;
 
 use super::output::{ProfileParams, profile, stream_of};
 use crate::{
-    ApiError, App, Caller, Json, PathParams, QueryParams,
+    ApiError, App, Caller, Json, OrNotFound, PathParams, QueryParams,
     audit::Deed,
     files::DeletedObject,
     page::{Order, Page, PageParams},
@@ -111,12 +111,23 @@ async fn check_frame(
 pub(super) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunRecord, ApiError> {
     let not_found = || ApiError::not_found("Response", id);
     let run_id = ids::run_id(id).ok_or_else(not_found)?;
-    let record = app.runs().find(caller.tenant(), &run_id).await.map_err(|error| match error {
-        turnwire_contract::StoreError::NotFound(_) => not_found(),
-        other => other.into(),
-    })?;
+    let record = app.runs().find(caller.tenant(), &run_id).await.or_not_found("Response", id)?;
     let is_stored = record.request.echo.get("store").and_then(Value::as_bool).unwrap_or(true);
     if is_stored { Ok(record) } else { Err(not_found()) }
+}
+
+/// Its ID and status, also if its key is missing: it can be cancelled and deleted all the same.
+async fn find_status(app: &App, caller: &Caller, id: &str) -> Result<(RunId, RunStatus), ApiError> {
+    match find(app, caller, id).await {
+        Ok(record) => Ok((record.run_id, record.status)),
+        Err(error) => {
+            let (true, Some(run_id)) = (error.is_missing_key(), ids::run_id(id)) else {
+                return Err(error);
+            };
+            let status = app.runs().status(caller.tenant(), &run_id).await?;
+            Ok((run_id, status))
+        }
+    }
 }
 
 /// The current state of the response.
@@ -144,10 +155,10 @@ pub(super) async fn cancel(
     caller: Caller,
     PathParams(id): PathParams<String>,
 ) -> Result<Json<Response>, ApiError> {
-    let record = find(&app, &caller, &id).await?;
-    stop(&app, &caller, &record.run_id).await?;
-    let response = current_response(&app, &caller, &record.run_id).await?;
-    let how = match app.runs().find(caller.tenant(), &record.run_id).await?.status {
+    let (run_id, _) = find_status(&app, &caller, &id).await?;
+    stop(&app, &caller, &run_id).await?;
+    let response = current_response(&app, &caller, &run_id).await?;
+    let how = match app.runs().status(caller.tenant(), &run_id).await? {
         RunStatus::Finished { outcome: RunOutcome::Completed } => "completed",
         RunStatus::Finished { outcome: RunOutcome::Failed { .. } } => "failed",
         RunStatus::Finished { outcome: RunOutcome::Incomplete { .. } } => "incomplete",
@@ -162,7 +173,11 @@ pub(super) async fn cancel(
 /// Cancels a run, and waits until its end is recorded.
 async fn stop(app: &App, caller: &Caller, run_id: &RunId) -> Result<(), ApiError> {
     if app.cancel(caller, run_id).await? {
-        let events = app.runs().follow(caller.tenant(), run_id, Seq::START).await?;
+        let events = match app.runs().follow(caller.tenant(), run_id, Seq::START).await {
+            // Whoever ends it does not need to read it.
+            Err(JournalError::KeyMissing(_)) => return Ok(()),
+            events => events?,
+        };
         // If it takes longer, the run still ends later.
         let _ = timeout(CANCEL_TIME, events.try_for_each(|_| ready(Ok(())))).await;
     }
@@ -183,13 +198,13 @@ pub(super) async fn delete(
     caller: Caller,
     PathParams(id): PathParams<String>,
 ) -> Result<Json<DeletedObject>, ApiError> {
-    let record = find(&app, &caller, &id).await?;
-    if record.status == RunStatus::Active {
-        stop(&app, &caller, &record.run_id).await?;
+    let (run_id, status) = find_status(&app, &caller, &id).await?;
+    if status == RunStatus::Active {
+        stop(&app, &caller, &run_id).await?;
     }
-    let deed = Deed::new(AuditAction::RunDeleted, record.run_id.as_str());
+    let deed = Deed::new(AuditAction::RunDeleted, run_id.as_str());
     app.audit(&caller, deed).await?;
-    app.runs().delete(caller.tenant(), &record.run_id).await?;
+    app.runs().delete(caller.tenant(), &run_id).await?;
     Ok(Json(DeletedObject::new(id, "response")))
 }
 

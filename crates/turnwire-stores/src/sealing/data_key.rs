@@ -201,6 +201,12 @@ impl<'a> SealedText<'a> {
         let rest = rest.strip_prefix(':').filter(|_| is_id)?;
         Some(Self { key_id, rest })
     }
+
+    /// Whether a nonce and a ciphertext follow.
+    pub(super) fn is_whole(&self) -> bool {
+        let ciphertext = self.rest.get(NONCE_LETTERS..).map(|rest| BASE64.decode(rest));
+        ciphertext.is_some_and(|bytes| bytes.is_ok_and(|bytes| bytes.len() >= TAG_LENGTH))
+    }
 }
 
 /// Bytes that look encrypted.

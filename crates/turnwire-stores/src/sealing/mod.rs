@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// How many tenants' keys are in memory.
-const MAX_TENANTS: usize = 1024;
+const MAX_TENANTS: usize = 16_384;
 
 /// After this time the keys of a tenant are read again, to learn of a new one.
 const FRESH_FOR: Duration = Duration::from_mins(1);
@@ -49,6 +49,10 @@ pub(crate) struct Sealing {
 struct CachedKeys {
     keys: Arc<TenantKeys>,
     read_at: Instant,
+    /// When somebody last went to read them again.
+    asked_at: Instant,
+    /// The key that was last looked for in the database and not found, and when.
+    missed: Option<(String, Instant)>,
 }
 
 /// The keys of one tenant, oldest first.
@@ -125,7 +129,8 @@ impl Sealing {
         Ok(opened_text(&key, tenant, place, text, &sealed))
     }
 
-    /// Decrypts a column of any text. One that names no key of its tenant only looks encrypted.
+    /// Decrypts a text for a list. One that cannot be decrypted here is empty: the rest of the list
+    /// says enough. One that only looks encrypted, because somebody wrote so, is returned as it is.
     pub(crate) async fn open_text<'a>(
         &self,
         tenant: &TenantId,
@@ -133,10 +138,16 @@ impl Sealing {
         text: &'a str,
     ) -> Result<Cow<'a, str>, DatabaseError> {
         let Some(sealed) = SealedText::of(text) else { return Ok(Cow::Borrowed(text)) };
-        let Some(key) = self.key(tenant, sealed.key_id).await? else {
-            return Ok(Cow::Borrowed(text));
+        let opened = match self.key(tenant, sealed.key_id).await {
+            Ok(Some(key)) => key.open(place, &sealed),
+            Ok(None) | Err(DatabaseError::KeyMissing(_)) => None,
+            Err(error) => return Err(error),
         };
-        Ok(opened_text(&key, tenant, place, text, &sealed))
+        Ok(match opened {
+            Some(opened) => Cow::Owned(opened),
+            None if sealed.is_whole() => Cow::Borrowed(""),
+            None => Cow::Borrowed(text),
+        })
     }
 
     /// Like [`Self::open`], without asking the database. `None` if the key is not in memory.
@@ -151,7 +162,7 @@ impl Sealing {
         Some(opened_text(&key, tenant, place, text, &sealed))
     }
 
-    /// Decrypts bytes. Those that name no key of their tenant only look encrypted.
+    /// Decrypts bytes, if they are encrypted.
     pub(crate) async fn open_bytes(
         &self,
         tenant: &TenantId,
@@ -159,7 +170,8 @@ impl Sealing {
         bytes: &[u8],
     ) -> Result<Vec<u8>, DatabaseError> {
         let Some(sealed) = SealedBytes::of(bytes) else { return Ok(bytes.to_vec()) };
-        let Some(key) = self.key(tenant, sealed.key_id).await? else { return Ok(bytes.to_vec()) };
+        let key = self.key(tenant, sealed.key_id).await?;
+        let key = key.ok_or_else(|| unknown_key(sealed.key_id))?;
         key.open_bytes(place, &sealed).ok_or_else(|| {
             report(tenant, place);
             DatabaseError::Failed(format!("a value is damaged: {place:?}"))
@@ -172,18 +184,28 @@ impl Sealing {
         tenant: &TenantId,
         key_id: &str,
     ) -> Result<Option<Arc<DataKey>>, DatabaseError> {
-        let cached = self.cached(tenant);
-        let lookup = cached.as_ref().map_or(Lookup::Unknown, |cached| cached.keys.find(key_id));
-        let is_recent = cached.is_some_and(|cached| cached.read_at.elapsed() < MISSING_FOR);
-        let lookup = match lookup {
-            Lookup::Found(key) => return Ok(Some(key)),
-            missing if is_recent => missing,
-            _ => self.read(tenant).await?.find(key_id),
+        let is_recent = |at: Instant| at.elapsed() < MISSING_FOR;
+        let known = self.cached(tenant).and_then(|cached| match cached.keys.find(key_id) {
+            Lookup::Closed(_) if !is_recent(cached.read_at) => None,
+            Lookup::Unknown => {
+                let (missed, at) = cached.missed?;
+                (missed == key_id && is_recent(at)).then_some(Lookup::Unknown)
+            }
+            known => Some(known),
+        });
+        let lookup = match known {
+            Some(known) => known,
+            None => self.read(tenant).await?.find(key_id),
         };
         match lookup {
             Lookup::Found(key) => Ok(Some(key)),
             Lookup::Closed(why) => Err(DatabaseError::KeyMissing(why)),
-            Lookup::Unknown => Ok(None),
+            Lookup::Unknown => {
+                if let Some(cached) = lock(&self.tenants).get_mut(tenant) {
+                    cached.missed = Some((key_id.to_owned(), Instant::now()));
+                }
+                Ok(None)
+            }
         }
     }
 
@@ -196,8 +218,8 @@ impl Sealing {
     fn fresh_key(&self, tenant: &TenantId) -> Option<Arc<DataKey>> {
         let mut tenants = lock(&self.tenants);
         let cached = tenants.get_mut(tenant)?;
-        if cached.read_at.elapsed() >= FRESH_FOR {
-            cached.read_at = Instant::now();
+        if cached.asked_at.elapsed() >= FRESH_FOR {
+            cached.asked_at = Instant::now();
             return None;
         }
         cached.keys.opened.last().cloned()
@@ -211,7 +233,8 @@ impl Sealing {
                 tenants.remove(&oldest);
             }
         }
-        let cached = CachedKeys { keys: Arc::clone(keys), read_at: Instant::now() };
+        let (keys, now) = (Arc::clone(keys), Instant::now());
+        let cached = CachedKeys { keys, read_at: now, asked_at: now, missed: None };
         tenants.insert(tenant.clone(), cached);
     }
 }
@@ -240,3 +263,7 @@ fn report(tenant: &TenantId, place: Place<'_>) {
 fn unknown_key(key_id: &str) -> DatabaseError {
     DatabaseError::KeyMissing(format!("the tenant has no key `{key_id}`"))
 }
+
+#[cfg(test)]
+#[path = "sealing_tests.rs"]
+mod tests;

@@ -57,12 +57,21 @@ impl Sealing {
         let sql = "select id, wrapped_by, wrapped from tenant_keys where tenant = $1
                    order by number";
         let found = self.database.query(sql, &[Value::Tenant(tenant)]).await?;
+        let before = self.cached(tenant);
+        let in_memory = |id: &str| {
+            let keys = &before.as_ref()?.keys;
+            keys.opened.iter().find(|key| key.id() == id).cloned()
+        };
         let mut keys = TenantKeys::default();
         for row in &found {
             let id = row.text(0)?;
             match self.unwrap(tenant, id, row.text(1)?, row.text(2)?) {
                 Ok(key) => keys.opened.push(Arc::new(key)),
-                Err(why) => keys.closed.push((id.to_owned(), why)),
+                Err(why) => match in_memory(id) {
+                    // Encrypted anew with a key that is not here yet: runs at work go on.
+                    Some(key) => keys.opened.push(key),
+                    None => keys.closed.push((id.to_owned(), why)),
+                },
             }
         }
         let keys = Arc::new(keys);
@@ -100,13 +109,28 @@ impl Sealing {
         operator_keys: &SecretKeys,
         tenant: &TenantId,
     ) -> Result<(), DatabaseError> {
-        let status = self.status().await?;
-        // With a wrong key, nobody else could read what is encrypted from now on.
-        if !status.wrapped.is_empty() && status.wrapped.iter().all(|wrapped| !wrapped.is_known) {
+        self.ensure_right_keys(operator_keys).await?;
+        self.insert(operator_keys, tenant, 1).await
+    }
+
+    /// Fails if there are keys of tenants, and none of them is encrypted with a key of the settings:
+    /// with a wrong key, nobody else could read what is encrypted from now on.
+    async fn ensure_right_keys(&self, operator_keys: &SecretKeys) -> Result<(), DatabaseError> {
+        let known: Vec<&str> = operator_keys.ids().collect();
+        let sql = format!(
+            "select count(*) from (select 1 from tenant_keys limit 1) as any_key
+             union all
+             select count(*) from (select 1 from tenant_keys
+                 where wrapped_by in (select value from {}) limit 1) as known_key",
+            self.database.dialect().texts("$1")
+        );
+        let found = self.database.query(&sql, &[Value::Texts(&known)]).await?;
+        let counts = found.iter().map(|row| row.integer(0)).collect::<Result<Vec<_>, _>>()?;
+        if counts == [1, 0] {
             let why = "no key of a tenant can be decrypted, so no new one is made";
             return Err(DatabaseError::KeyMissing(why.to_owned()));
         }
-        self.insert(operator_keys, tenant, 1).await
+        Ok(())
     }
 
     async fn insert(
@@ -234,6 +258,7 @@ impl Sealing {
     /// Gives a tenant a new key, or every tenant that has one. Returns how many.
     pub(crate) async fn rotate(&self, tenant: Option<&TenantId>) -> Result<u64, DatabaseError> {
         let Some(operator_keys) = &self.operator_keys else { return Ok(0) };
+        self.ensure_right_keys(operator_keys).await?;
         let sql = "select tenant, max(number) from tenant_keys group by tenant order by tenant";
         let mut n_rotated = 0;
         for row in &self.database.query(sql, &[]).await? {

@@ -50,13 +50,16 @@ impl Reports {
         for (job, _) in &self.pending {
             n_of.entry(job.tenant.clone()).and_modify(|n| *n = usize::MAX);
         }
-        for (job, is_kept) in batch.into_iter().zip(kept) {
-            if n_of.get(&job.tenant).is_some_and(|n| *n > GROUP) {
-                self.pending.push_back((job, is_kept));
-            } else {
-                self.notifier.tell(job, is_kept);
-            }
+        let is_flood = |(job, _): &(Job, bool)| n_of.get(&job.tenant).is_some_and(|n| *n > GROUP);
+        let (flood, mut few): (Vec<_>, VecDeque<_>) =
+            batch.into_iter().zip(kept).partition(is_flood);
+        for (job, is_kept) in few.drain(..few.len().min(GROUP)) {
+            self.notifier.tell(job, is_kept);
         }
+        // The rest of many tenants with few appends each, then what was pending, then the new.
+        few.append(&mut self.pending);
+        few.extend(flood);
+        self.pending = few;
     }
 
     /// Reports the next few.

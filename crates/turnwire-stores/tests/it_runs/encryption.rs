@@ -304,12 +304,14 @@ fn run_named(id: &str) -> turnwire_contract::NewRun {
     run(id, |_| {})
 }
 
-/// Everything about the run says that the key is missing.
+/// Everything about the run says that the key is missing, but for what needs no content.
 async fn must_be_missing(store: &Store, run_id: &RunId) {
     let found = RunRecords::find(store, &tenant(), run_id).await;
     assert!(matches!(found, Err(StoreError::KeyMissing(_))), "{found:?}");
-    let listed = store.select(&tenant(), &listing()).await;
-    assert!(matches!(listed, Err(StoreError::KeyMissing(_))), "{listed:?}");
+    assert!(RunRecords::status(store, &tenant(), run_id).await.is_ok());
+    let listed = store.select(&tenant(), &listing()).await.unwrap().runs;
+    assert!(listed.iter().any(|run| run.run_id == *run_id));
+    assert!(listed.iter().all(|run| run.text.is_empty()), "{listed:?}");
     let read = store.read_stored(&tenant(), run_id, Seq::START).await;
     assert!(matches!(read, Err(JournalError::KeyMissing(_))), "{read:?}");
     let mut events = store.read(&tenant(), run_id, Seq::START).await.unwrap();
@@ -352,6 +354,25 @@ async fn a_missing_key_is_not_damage() {
         let old = "update runs set finished_at = finished_at where id = 'run_waiting' returning id";
         assert_eq!(backend.ask(old).await.len(), 1);
         wrong.forget_old_runs().await.unwrap();
+    }
+}
+
+/// A17: when the keys of a tenant are deleted, nothing of it can be read any more, and nobody gets a
+/// ciphertext in place of a text or a file.
+#[tokio::test]
+async fn without_its_keys_a_tenant_is_unreadable() {
+    for backend in Backend::both() {
+        let first = store(&backend, OLD).await;
+        let run_id = plant(&first).await;
+        first.close().await;
+        assert_eq!(backend.ask("delete from tenant_keys returning id").await.len(), 1);
+        let later = store(&backend, OLD).await;
+        must_be_missing(&later, &run_id).await;
+        let blob = later.get(&tenant(), &BlobId::from("blob_1")).await;
+        assert!(matches!(blob, Err(BlobError::KeyMissing(_))), "{blob:?}");
+        let library = later.library(Arc::new(DefaultAnalyzer::new(None)));
+        let content = library.content(&tenant(), &FileId::from("file_1")).await;
+        assert!(matches!(content, Err(LibraryError::KeyMissing(_))), "{content:?}");
     }
 }
 
