@@ -8,7 +8,7 @@ use turnwire_contract::{AuditEnd, AuditEntry, AuditLog, AuditQuery, TenantId};
 use turnwire_stores::Store;
 
 use super::{
-    on_store::{on_store, refused},
+    on_store::{StoreUse, on_store, refused},
     output::{Output, one_line, short_time},
     table::{Row, Table},
 };
@@ -23,7 +23,7 @@ pub(crate) fn audit(command: &AuditCommand, environment: &Environment) -> Exit {
         AuditCommand::List(arguments) => &arguments.common,
         AuditCommand::Verify(arguments) => &arguments.common,
     };
-    on_store(common, environment, false, async |store, output| match command {
+    on_store(common, environment, StoreUse::Existing, async |store, output| match command {
         AuditCommand::List(arguments) => list(store, arguments, output).await,
         AuditCommand::Verify(arguments) => verify(store, arguments, output).await,
     })

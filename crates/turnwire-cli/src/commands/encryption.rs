@@ -5,7 +5,7 @@ use turnwire_contract::TenantId;
 use turnwire_stores::{EncryptionStatus, Store};
 
 use super::{
-    on_store::{on_store, refused},
+    on_store::{StoreUse, on_store, refused},
     output::Output,
 };
 use crate::{
@@ -21,7 +21,7 @@ pub(crate) fn encryption(command: &EncryptionCommand, environment: &Environment)
         }
         EncryptionCommand::Rotate(arguments) => &arguments.common,
     };
-    on_store(common, environment, false, async |store, output| match command {
+    on_store(common, environment, StoreUse::WithKeys, async |store, output| match command {
         EncryptionCommand::Status(_) => status(store, output).await,
         EncryptionCommand::Rewrap(_) => rewrap(store, output).await,
         EncryptionCommand::Rotate(arguments) => {

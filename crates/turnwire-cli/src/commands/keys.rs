@@ -9,7 +9,7 @@ use turnwire_gateway::NewApiKey;
 use turnwire_stores::Store;
 
 use super::{
-    on_store::{audit, now, on_store, refused},
+    on_store::{StoreUse, audit, now, on_store, refused},
     output::{Output, one_line, short_time},
     table::{Row, Table},
 };
@@ -30,7 +30,8 @@ pub(crate) fn keys(command: &KeysCommand, environment: &Environment) -> Exit {
         KeysCommand::Revoke(arguments) => &arguments.common,
     };
     let makes_store = matches!(command, KeysCommand::Create(_));
-    on_store(common, environment, makes_store, async |store, output| {
+    let needs = if makes_store { StoreUse::Any } else { StoreUse::Existing };
+    on_store(common, environment, needs, async |store, output| {
         execute(command, store, output).await
     })
 }

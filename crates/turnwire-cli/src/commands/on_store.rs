@@ -19,17 +19,29 @@ use crate::{
     wiring::not_opened,
 };
 
+/// What a command needs of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StoreUse {
+    /// It exists.
+    Existing,
+    /// It is made if it does not exist.
+    Any,
+    /// It exists, and the keys of `[encryption]` are known.
+    WithKeys,
+}
+
 /// Executes a command on the store of the settings.
 pub(super) fn on_store(
     arguments: &StoreArguments,
     environment: &Environment,
-    makes_store: bool,
+    needs: StoreUse,
     execute: impl AsyncFnOnce(&Store, Output) -> Result<(), Problem>,
 ) -> Exit {
     let paint = Paint::choose(arguments.color, environment, io::stdout().is_terminal());
     let output = Output::new(paint, arguments.json);
-    let done = store_of_command(arguments, environment).and_then(|options| {
-        check_exists(&options.url, makes_store)?;
+    let options = store_of_command(arguments, environment, needs == StoreUse::WithKeys);
+    let done = options.and_then(|options| {
+        check_exists(&options.url, needs == StoreUse::Any)?;
         runtime()?.block_on(async {
             let store = Store::open(options).await.map_err(not_opened)?;
             let done = execute(&store, output).await;

@@ -99,16 +99,17 @@ impl Sections {
 }
 
 /// Reads the store from environment and file, for commands that need nothing else. `None`: it is
-/// in memory.
+/// in memory. The keys of its tenants are read with it if `reads_keys`.
 pub(super) fn store_alone(
     file: Option<&Path>,
     environment: &Environment,
+    reads_keys: bool,
 ) -> Result<Option<StoreOptions>, Problem> {
     let file = SettingsFile::find(file)?;
     let (mut in_file, mut in_environment) = (Vec::new(), Vec::new());
     let sections = Sections::read(file.as_ref(), &mut in_file);
     let store = sections.store.options(false, environment, &mut in_file, &mut in_environment);
-    let encryption = sections.encryption.as_ref();
+    let encryption = sections.encryption.as_ref().filter(|_| reads_keys);
     let encryption = encryption.and_then(|keys| keys.keys(environment, &mut in_file));
     let store = store.map(|store| StoreOptions { encryption, ..store });
     if in_file.is_empty() && in_environment.is_empty() {

@@ -75,6 +75,11 @@ async fn stored_data_is_encrypted_and_its_keys_are_replaced() {
         assert!(status.stderr.contains("keys are missing"), "{}", status.stderr);
     }
 
+    // What has no contents needs no keys.
+    world = self::world(Some(world), "none");
+    assert_eq!(world.run(&["audit", "verify"]).code, Some(0));
+    assert_eq!(world.run(&["encryption", "status"]).code, Some(2));
+
     world = self::world(Some(world), &format!("{NEW},{OLD}"));
     let rewrapped = world.run(&["encryption", "rewrap", "--json"]);
     assert_eq!(answer(&rewrapped.stdout), json!({ "rewrapped": 1 }), "{}", rewrapped.stderr);
