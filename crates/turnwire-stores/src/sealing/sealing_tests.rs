@@ -50,7 +50,8 @@ async fn a_new_key_is_found_at_once() {
     one.current(&tenant).await.unwrap();
     other.current(&tenant).await.unwrap();
     assert_eq!(one.rotate(Some(&tenant)).await.unwrap(), 1);
-    let place = Place::command(&"run_1".into());
+    let run_id = turnwire_contract::RunId::from("run_1");
+    let place = Place::command(&run_id);
     let mut text = "text".to_owned();
     one.current(&tenant).await.unwrap().unwrap().seal(place, &mut text).unwrap();
     assert_eq!(other.open(&tenant, place, &text).await.unwrap(), "text");

@@ -50,9 +50,10 @@ impl Reports {
         for (job, _) in &self.pending {
             n_of.entry(job.tenant.clone()).and_modify(|n| *n = usize::MAX);
         }
-        let is_flood = |(job, _): &(Job, bool)| n_of.get(&job.tenant).is_some_and(|n| *n > GROUP);
-        let (flood, mut few): (Vec<_>, VecDeque<_>) =
-            batch.into_iter().zip(kept).partition(is_flood);
+        let is_of_flood =
+            |(job, _): &(Job, bool)| n_of.get(&job.tenant).is_some_and(|n| *n > GROUP);
+        let (flood, mut few): (VecDeque<_>, VecDeque<_>) =
+            batch.into_iter().zip(kept).partition(is_of_flood);
         for (job, is_kept) in few.drain(..few.len().min(GROUP)) {
             self.notifier.tell(job, is_kept);
         }

@@ -64,6 +64,26 @@ fn a_tenant_with_few_appends_is_told_first() {
     assert_eq!(loud.iter_mut().filter_map(|answer| answer.try_recv().ok()).count(), GROUP);
 }
 
+/// Many tenants with few appends each are not told at once either, and still before the flood.
+#[test]
+fn many_tenants_with_few_appends_come_before_a_flood() {
+    let mut reports = reports();
+    let (mut batch, mut loud) = jobs("loud", 100);
+    let mut of_many = Vec::new();
+    for n in 0..10 {
+        let (few, answers) = jobs(&format!("quiet_{n}"), 4);
+        batch.extend(few);
+        of_many.extend(answers);
+    }
+    let n = batch.len();
+    reports.add(batch, vec![true; n]);
+    for n_told_by_now in [GROUP, 2 * GROUP] {
+        assert_eq!((n_told(&mut of_many), n_told(&mut loud)), (n_told_by_now, 0));
+        reports.next_group();
+    }
+    assert_eq!((n_told(&mut of_many), n_told(&mut loud)), (40, 3 * GROUP - 40));
+}
+
 /// Appends of a tenant are told in their order, also when a batch with few of them comes after one
 /// with many: a reader sees the events of a run in order.
 #[test]
