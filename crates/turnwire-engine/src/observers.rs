@@ -25,7 +25,7 @@ impl fmt::Debug for Observers {
 /// What is told about the events of one run. Boxed, because most of a server's memory is runs that
 /// wait.
 #[derive(Default)]
-pub(crate) struct Watches(Option<Box<Watching>>);
+pub(crate) struct RunObservers(Option<Box<Watching>>);
 
 struct Watching {
     watches: Vec<Box<dyn RunWatch>>,
@@ -33,7 +33,7 @@ struct Watching {
     began: Option<Instant>,
 }
 
-impl Watches {
+impl RunObservers {
     /// Tells an event that an earlier worker recorded.
     pub(crate) fn recall(&mut self, recorded: &RecordedEvent) {
         self.tell(|watch| watch.recall(recorded));
@@ -78,16 +78,16 @@ impl Observers {
     }
 
     /// Returns what is told about a run. `describe` is called only if somebody observes.
-    pub(crate) fn watch<'a>(&self, describe: impl FnOnce() -> ObservedRun<'a>) -> Watches {
+    pub(crate) fn watch<'a>(&self, describe: impl FnOnce() -> ObservedRun<'a>) -> RunObservers {
         let observers = lock(&self.0).clone();
         if observers.is_empty() {
-            return Watches::default();
+            return RunObservers::default();
         }
         let run = describe();
         let watch = |observer: &Arc<dyn Observer>| {
             catch_unwind(AssertUnwindSafe(|| observer.watch(run.clone()))).ok()
         };
         let watches = observers.iter().filter_map(watch).collect();
-        Watches(Some(Box::new(Watching { watches, began: None })))
+        RunObservers(Some(Box::new(Watching { watches, began: None })))
     }
 }

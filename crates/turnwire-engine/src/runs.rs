@@ -545,9 +545,9 @@ impl Runs {
 /// Options for starting a run.
 #[derive(Debug, Clone, Default)]
 pub struct StartOptions {
-    /// An observer that sees a tool's start before the tool runs. The tool waits briefly for it.
+    /// Where the first reader is: it sees a tool's start before the tool runs, which waits briefly.
     /// See [`LiveRun`].
-    pub watcher: Option<watch::Receiver<Seq>>,
+    pub first_reader: Option<watch::Receiver<Seq>>,
     /// Idempotency key of the request.
     pub key: Option<RequestKey>,
     /// Dropped when this process stops executing the run, for example a concurrency permit.

@@ -27,7 +27,7 @@ use crate::{
     clock_and_ids::ClockAndIds,
     failures,
     live_run::LiveRun,
-    observers::Watches,
+    observers::RunObservers,
     quotas::Users,
     run_context::{DriveOutcome, RunContext},
     run_loop::drive,
@@ -44,14 +44,14 @@ impl Runs {
         self.start_watched(request, None).await
     }
 
-    /// Starts a run observed by `watcher`; see [`StartOptions::watcher`].
+    /// Starts a run with a `first_reader`; see [`StartOptions::first_reader`].
     pub async fn start_watched(
         &self,
         request: RunRequest,
-        watcher: Option<watch::Receiver<Seq>>,
+        first_reader: Option<watch::Receiver<Seq>>,
     ) -> Result<RunHandle, StartError> {
         let runs = self.clone();
-        let options = StartOptions { watcher, ..StartOptions::default() };
+        let options = StartOptions { first_reader, ..StartOptions::default() };
         self.run_detached(async move { runs.start_with(request, options).await }).await
     }
 
@@ -92,7 +92,7 @@ impl Runs {
         if let Created::Existing(before) = created {
             return self.existing_handle(tenant, before).await;
         }
-        let error = match self.open(new, &created, options.watcher).await {
+        let error = match self.open(new, &created, options.first_reader).await {
             Ok((run, events)) => {
                 let handle = self.work_on(run, model, events, options.permit);
                 return Ok(RunHandle { request, ..handle });
@@ -134,7 +134,7 @@ impl Runs {
         &self,
         new: NewRun,
         created: &Created,
-        watcher: Option<watch::Receiver<Seq>>,
+        first_reader: Option<watch::Receiver<Seq>>,
     ) -> Result<(Arc<LiveRun>, EventStream), StartError> {
         let NewRun { run_id, request, beginning, .. } = new;
         let journal = &self.0.parts.journal;
@@ -149,7 +149,7 @@ impl Runs {
         let head = beginning.last().map_or(Seq::START, |last| last.seq);
         let mut observed = self.watches(&run_id, &request, false);
         observed.note(&beginning);
-        let run = self.live_run(run_id, state, head).watched_by(watcher).observed_by(observed);
+        let run = self.live_run(run_id, state, head).watched_by(first_reader).observed_by(observed);
         let run = Arc::new(run);
         let events = journal.read(run.tenant(), run.id(), Seq::START).await?;
         Ok((run, events))
@@ -181,7 +181,7 @@ impl Runs {
         run_id: &RunId,
         request: &Arc<RunRequest>,
         was_lost: bool,
-    ) -> Watches {
+    ) -> RunObservers {
         let parts = &self.0.parts;
         self.0.observers.watch(|| ObservedRun {
             run_id,

@@ -246,7 +246,7 @@ impl Runs {
     /// common transaction, gets its first events.
     fn owed_events(&self, run: &LiveRun, abandoned: &AbandonedRun) -> Vec<Event> {
         let state = run.state();
-        if run.head() == Seq::START {
+        if run.last_assigned() == Seq::START {
             return opening_events(state.request(), |prefix| run.new_id(prefix));
         }
         let mut events = state.takeover_events();

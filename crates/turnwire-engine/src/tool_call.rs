@@ -189,7 +189,7 @@ async fn begin(
         },
     };
     let seq = run.record(start).await?;
-    run.let_watcher_see(seq).await;
+    run.let_first_reader_see(seq).await;
     // The lease may have expired during the append.
     run.wait_for_lease().await;
     let request = ToolRequest {

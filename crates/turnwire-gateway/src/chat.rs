@@ -129,7 +129,7 @@ async fn chat_stream(
     let KeyedBody { body, key } = body?;
     let message = ChatMessage::read(body)?;
     let options = message.options();
-    let (seen, watcher) = watch::channel(Seq::START);
+    let (seen, first_reader) = watch::channel(Seq::START);
     let handle = if let Some(handle) = app.find_by_key(caller.tenant(), key.as_ref()).await? {
         handle
     } else {
@@ -138,7 +138,8 @@ async fn chat_stream(
             run.approvals = Approvals::Decline;
         }
         run.inputs = options.inputs;
-        let start = StartOptions { watcher: Some(watcher), key, ..StartOptions::default() };
+        let start =
+            StartOptions { first_reader: Some(first_reader), key, ..StartOptions::default() };
         app.start(&caller, run, start).await?
     };
     let (run_id, events) = (handle.id().clone(), handle.events().await?);

@@ -30,7 +30,7 @@ use turnwire_contract::{
 use crate::{
     clock_and_ids::ClockAndIds,
     failures,
-    observers::Watches,
+    observers::RunObservers,
     quotas::{Quotas, Users},
     run_state::RunState,
     sync::lock,
@@ -75,7 +75,7 @@ pub struct LiveRun {
     ending_is_stored: AtomicBool,
     persisted: CancellationToken,
     // Boxed, like the quotas, because most runs have none, and many wait at once.
-    watcher: Option<Box<Watcher>>,
+    first_reader: Option<Box<FirstReader>>,
     /// Counts what the run uses, for its tenant and the holder of its key.
     quotas: Option<Box<(Arc<Quotas>, Users)>>,
 }
@@ -85,7 +85,7 @@ struct Committed {
     /// Seq of the last durable event.
     last: Seq,
     /// Who is told about the events, in their order.
-    watches: Watches,
+    watches: RunObservers,
 }
 
 /// Events that have a seq but are not durable yet.
@@ -137,7 +137,7 @@ impl StoreFailure for BlobError {
 
 /// The first reader of a run in this process, which sees a tool's start before the tool runs.
 #[derive(Debug)]
-pub struct Watcher {
+pub struct FirstReader {
     seen: watch::Receiver<Seq>,
     is_slow: AtomicBool,
 }
@@ -190,7 +190,7 @@ impl LiveRun {
             }),
             committed: tokio::sync::Mutex::new(Committed {
                 last: head,
-                watches: Watches::default(),
+                watches: RunObservers::default(),
             }),
             worked: Mutex::new(WorkTime::begin(Duration::ZERO, state.asks_people())),
             paused: Notify::new(),
@@ -206,20 +206,21 @@ impl LiveRun {
             repliers: Mutex::default(),
             ending_is_stored: AtomicBool::new(false),
             persisted: CancellationToken::new(),
-            watcher: None,
+            first_reader: None,
             quotas: None,
         }
     }
 
     /// Attaches an observer that sees a tool's start before the tool runs.
-    pub fn watched_by(mut self, watcher: Option<watch::Receiver<Seq>>) -> Self {
-        let watcher = watcher.map(|seen| Watcher { seen, is_slow: AtomicBool::new(false) });
-        self.watcher = watcher.map(Box::new);
+    pub fn watched_by(mut self, first_reader: Option<watch::Receiver<Seq>>) -> Self {
+        let first_reader =
+            first_reader.map(|seen| FirstReader { seen, is_slow: AtomicBool::new(false) });
+        self.first_reader = first_reader.map(Box::new);
         self
     }
 
     /// Attaches what observers are told through.
-    pub(crate) fn observed_by(mut self, watches: Watches) -> Self {
+    pub(crate) fn observed_by(mut self, watches: RunObservers) -> Self {
         self.committed.get_mut().watches = watches;
         self
     }
@@ -279,7 +280,7 @@ impl LiveRun {
     }
 
     /// Returns the last assigned seq.
-    pub(crate) fn head(&self) -> Seq {
+    pub(crate) fn last_assigned(&self) -> Seq {
         lock(&self.waiting).last
     }
 

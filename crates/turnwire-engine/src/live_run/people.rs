@@ -192,14 +192,14 @@ impl LiveRun {
     }
 
     /// Waits briefly for the observer to see `seq` before the tool starts.
-    pub(crate) async fn let_watcher_see(&self, seq: Seq) {
-        let Some(watcher) = &self.watcher else { return };
-        if watcher.is_slow.load(Ordering::Relaxed) {
+    pub(crate) async fn let_first_reader_see(&self, seq: Seq) {
+        let Some(first_reader) = &self.first_reader else { return };
+        if first_reader.is_slow.load(Ordering::Relaxed) {
             return;
         }
-        let mut seen = watcher.seen.clone();
+        let mut seen = first_reader.seen.clone();
         if timeout(WATCHER_GRACE, seen.wait_for(|seen| *seen >= seq)).await.is_err() {
-            watcher.is_slow.store(true, Ordering::Relaxed);
+            first_reader.is_slow.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -328,27 +328,27 @@ async fn a_run_can_be_found_and_followed_later() {
     assert!(runs.new_conversation_id().as_str().starts_with("conv_"));
 }
 
-/// I9: a watcher that never looks costs a run one grace period, once.
+/// I9: a first reader that never looks costs a run one grace period, once.
 #[tokio::test(start_paused = true)]
 async fn a_watcher_that_does_not_look_costs_one_grace_period() {
     let (runs, request) = TestBench::new([calls(&["t"]), calls(&["t"]), Turn::new().text("ok")])
         .tool(returns("t", "x"))
         .set_up();
-    let (_seen, watcher) = tokio::sync::watch::channel(Seq::START);
-    let run = runs.start_watched(request, Some(watcher)).await.unwrap();
+    let (_seen, first_reader) = tokio::sync::watch::channel(Seq::START);
+    let run = runs.start_watched(request, Some(first_reader)).await.unwrap();
     let journal = run.journal().await.unwrap();
     let took = journal.last().unwrap().at.since(journal[0].at);
     assert_eq!(took, Duration::from_millis(250));
 }
 
-/// S0-1: a tool does not begin before a watcher that looks has seen its start.
+/// S0-1: a tool does not begin before a first reader that looks has seen its start.
 #[tokio::test(start_paused = true)]
 async fn a_tool_waits_until_its_watcher_has_seen_the_start() {
     let prop = returns("t", "x");
     let (runs, request) =
         TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(prop.clone()).set_up();
-    let (seen, watcher) = tokio::sync::watch::channel(Seq::START);
-    let run = runs.start_watched(request, Some(watcher)).await.unwrap();
+    let (seen, first_reader) = tokio::sync::watch::channel(Seq::START);
+    let run = runs.start_watched(request, Some(first_reader)).await.unwrap();
     let mut events = run.events().await.unwrap();
     while let Some(recorded) = events.next().await {
         let recorded = recorded.unwrap();

@@ -48,14 +48,14 @@ pub(super) async fn run_agent(
         return answer_interrupts(&app, &caller, request).await;
     }
     let cancels = request.options.on_disconnect == Some(OnDisconnect::Cancel);
-    let (seen, watcher) = watch::channel(Seq::START);
+    let (seen, first_reader) = watch::channel(Seq::START);
     let handle = match find_same(&app, &caller, &request.origin).await? {
         Lookup::Same(handle) => handle,
         Lookup::Free => {
             let key = Some(key_of(&request.origin.run_id));
-            start(&app, &caller, request, key, watcher).await?
+            start(&app, &caller, request, key, first_reader).await?
         }
-        Lookup::Taken => start(&app, &caller, request, None, watcher).await?,
+        Lookup::Taken => start(&app, &caller, request, None, first_reader).await?,
     };
     let (tenant, run_id) = (caller.tenant(), handle.id().clone());
     let guard = cancels.then(|| CancelOnDrop::new(app.clone(), tenant.clone(), run_id.clone()));
@@ -90,10 +90,10 @@ async fn start(
     caller: &Caller,
     request: AgentRequest,
     key: Option<RequestKey>,
-    watcher: watch::Receiver<Seq>,
+    first_reader: watch::Receiver<Seq>,
 ) -> Result<RunHandle, ApiError> {
     let run = into_run(app, caller, request).await?;
-    let options = StartOptions { watcher: Some(watcher), key, ..StartOptions::default() };
+    let options = StartOptions { first_reader: Some(first_reader), key, ..StartOptions::default() };
     app.start(caller, run, options).await
 }
 

@@ -72,12 +72,13 @@ pub(super) async fn open(
     if let ChatAction::Approve(answers) = &request.action {
         return approve(app, caller, &request, answers, dialect).await;
     }
-    let (seen, watcher) = watch::channel(Seq::START);
+    let (seen, first_reader) = watch::channel(Seq::START);
     let handle = if let Some(handle) = app.find_by_key(caller.tenant(), key.as_ref()).await? {
         handle
     } else {
         let run = prepare(app, caller, request, dialect).await?;
-        let options = StartOptions { watcher: Some(watcher), key, ..StartOptions::default() };
+        let options =
+            StartOptions { first_reader: Some(first_reader), key, ..StartOptions::default() };
         app.start(caller, run, options).await?
     };
     let name = StreamName { run_id: handle.id().clone(), dialect, span: Span::default() };

@@ -110,7 +110,7 @@ pub(super) async fn create(
 
 /// How a response is created.
 pub(crate) struct CreateOptions {
-    /// The watcher of the run, and the key of the request.
+    /// The first reader of the run, and the key of the request.
     pub(crate) start: StartOptions,
     /// Whether the run is kept after its end.
     pub(crate) stores: bool,
@@ -131,9 +131,9 @@ impl CreateOptions {
         // if the request says so.
         let comes_back = key.is_some() && request.on_disconnect.is_none();
         let cancels_with_client = request.cancels_on_disconnect() && !in_background && !comes_back;
-        let (seen, watcher) = watch::channel(Seq::START);
-        let watcher = (request.stream == Some(true)).then_some(watcher);
-        let start = StartOptions { watcher, key, ..StartOptions::default() };
+        let (seen, first_reader) = watch::channel(Seq::START);
+        let first_reader = (request.stream == Some(true)).then_some(first_reader);
+        let start = StartOptions { first_reader, key, ..StartOptions::default() };
         let (stores, reader) = (request.stores(), seen.subscribe());
         (Self { start, stores, cancels_with_client, reader }, seen)
     }

@@ -44,7 +44,7 @@ pub enum Profile {
 pub struct Responses {
     pub(super) writer: ResponseWriter,
     /// Messages, reasoning and tool listings, by item ID.
-    pub(super) spoken: HashMap<ItemId, ItemState>,
+    pub(super) item_states: HashMap<ItemId, ItemState>,
     pub(super) calls: HashMap<CallId, ShownCall>,
     /// The calls in the order they were announced.
     pub(super) order: Vec<CallId>,
@@ -103,7 +103,7 @@ impl Responses {
                 frames,
             },
             turn_began_at: 0,
-            spoken: HashMap::new(),
+            item_states: HashMap::new(),
             calls: HashMap::new(),
             order: Vec::new(),
             discovered: Vec::new(),

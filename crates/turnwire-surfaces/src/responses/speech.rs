@@ -53,7 +53,7 @@ impl Responses {
                 if let Some(place) = self.message(item_id) {
                     self.writer.say_what_is_missing(place, item_id, text, refusal);
                     self.writer.close_message(place, item_id, *completeness);
-                    self.spoken.insert(item_id.clone(), ItemState::Closed);
+                    self.item_states.insert(item_id.clone(), ItemState::Closed);
                 }
             }
             Event::ReasoningAdded { item_id, text } => {
@@ -65,7 +65,7 @@ impl Responses {
                 if let Some(place) = self.reasoning(item_id) {
                     self.writer.think_what_is_missing(place, item_id, text);
                     self.writer.close_reasoning(place, item_id, seal.as_deref(), *completeness);
-                    self.spoken.insert(item_id.clone(), ItemState::Closed);
+                    self.item_states.insert(item_id.clone(), ItemState::Closed);
                 }
             }
             _ => {}
@@ -76,17 +76,17 @@ impl Responses {
     /// end might.
     pub(super) fn close_speech(&mut self) {
         let mut open: Vec<(usize, ItemId)> = Vec::new();
-        for (item_id, spoken) in &mut self.spoken {
-            if let ItemState::Open(place) = *spoken {
+        for (item_id, state) in &mut self.item_states {
+            if let ItemState::Open(place) = *state {
                 open.push((place, item_id.clone()));
-                *spoken = ItemState::Closed;
+                *state = ItemState::Closed;
             }
         }
         open.sort();
         for (place, item_id) in open {
             self.writer.close_message(place, &item_id, Completeness::Cut);
             self.writer.close_reasoning(place, &item_id, None, Completeness::Cut);
-            self.writer.close_question(place, &item_id);
+            self.writer.close_list(place, &item_id);
         }
     }
 
@@ -113,12 +113,12 @@ impl Responses {
         item_id: &ItemId,
         new: impl FnOnce(ItemId) -> OutputItem,
     ) -> Option<usize> {
-        match self.spoken.get(item_id) {
+        match self.item_states.get(item_id) {
             Some(ItemState::Open(place)) => Some(*place),
             Some(ItemState::Closed) => None,
             None => {
                 let place = self.writer.add_item(new(item_id.clone()));
-                self.spoken.insert(item_id.clone(), ItemState::Open(place));
+                self.item_states.insert(item_id.clone(), ItemState::Open(place));
                 Some(place)
             }
         }

@@ -54,10 +54,10 @@ impl Responses {
     pub(super) fn tell_tools(&mut self, event: &Event) {
         match event {
             Event::DiscoveryStarted { item_id, server } => {
-                self.question(item_id, server);
+                self.list_tools_started(item_id, server);
             }
             Event::ToolsDiscovered { item_id, server, outcome } => {
-                self.answer_question(item_id, server, outcome);
+                self.list_tools_finished(item_id, server, outcome);
             }
             Event::CallAnnounced { call_id, item_id, tool } => {
                 self.announce(call_id, item_id, tool);
