@@ -10,8 +10,6 @@ use async_trait::async_trait;
 use serde::Serialize;
 use turnwire_contract::{PoolUse, TenantId};
 
-use crate::failures::encode;
-
 mod library_dialect;
 mod postgres;
 mod postgres_errors;
@@ -94,7 +92,9 @@ impl RowsStatement {
         let columns: Vec<String> = (0..N).map(|n| format!("value ->> {n} as c{}", n + 1)).collect();
         let columns = columns.join(", ");
         let zipped = format!("(select key + 1 as n, {columns} from json_each($1)) as zipped");
-        Ok(Self { sql: sql(&zipped), rows: encode(rows)? })
+        let failed = |error: serde_json::Error| DatabaseError::Failed(error.to_string());
+        let rows = serde_json::to_string(rows).map_err(failed)?;
+        Ok(Self { sql: sql(&zipped), rows })
     }
 
     /// Executes it in a transaction of several steps.
