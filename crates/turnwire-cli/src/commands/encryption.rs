@@ -60,8 +60,8 @@ fn worded(status: &EncryptionStatus) -> String {
     for it in &status.wrapped {
         let where_to = if it.is_known { "" } else { ", which is not in the settings" };
         lines.push(format!(
-            "{} keys of {} tenants are encrypted with {}{where_to}",
-            it.n_keys, it.n_tenants, it.operator_key
+            "encrypted with {}{where_to}: tenants: {}, keys: {}",
+            it.operator_key, it.n_tenants, it.n_keys
         ));
     }
     lines.join("\n")
@@ -80,7 +80,7 @@ async fn rewrap(store: &Store, output: Output) -> Result<(), Problem> {
     must_be_on(store).await?;
     let n_keys = store.rewrap_tenant_keys().await.map_err(refused)?;
     let answer = json!({ "rewrapped": n_keys });
-    output.print(&answer, || format!("{n_keys} keys of tenants are encrypted anew"));
+    output.print(&answer, || format!("keys of tenants encrypted anew: {n_keys}"));
     must_be_known(&store.encryption_status().await.map_err(refused)?)
 }
 
@@ -91,7 +91,7 @@ async fn rotate(store: &Store, tenant: Option<&TenantId>, output: Output) -> Res
         return Err(Problem::failure(format!("the tenant `{tenant}` has no key")));
     }
     let answer = json!({ "rotated": n_tenants });
-    output.print(&answer, || format!("{n_tenants} tenants have a new key"));
+    output.print(&answer, || format!("tenants with a new key: {n_tenants}"));
     Ok(())
 }
 
