@@ -59,9 +59,9 @@ static DIALECT: Dialect = Dialect {
     },
 };
 
-/// Page cache of the writer: 16 MB, as negative KB. Every active run appends to a page of its own, so
+/// Page cache of the writer: 4 MB, as negative KB. Every active run appends to a page of its own, so
 /// the usual 2 MB are read again and again with more than a few hundred runs.
-const WRITER_CACHE: &str = "-16384";
+const WRITER_CACHE: &str = "-4096";
 
 /// Pages in the write-ahead log before they are copied to the file: 16 MB. Meanwhile a page that many
 /// commits have changed is copied once.
