@@ -110,10 +110,10 @@ impl Batch<'_> {
 
     /// Executes statements about all runs of the batch, `{before} (…)`, in one go. No two of them
     /// concern the same row.
-    async fn change(&mut self, befores: &[impl AsRef<str>]) -> Result<(), DatabaseError> {
+    async fn change(&mut self, beginnings: &[impl AsRef<str>]) -> Result<(), DatabaseError> {
         let keys = self.keys();
         let all: Vec<String> =
-            befores.iter().map(|before| format!("{} {keys}", before.as_ref())).collect();
+            beginnings.iter().map(|before| format!("{} {keys}", before.as_ref())).collect();
         let sql = match all.split_last() {
             Some((last, others)) if self.dialect.writes_in_with => {
                 let others: Vec<String> =
