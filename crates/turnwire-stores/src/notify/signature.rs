@@ -38,6 +38,22 @@ impl Secret {
         Some(body)
     }
 
+    /// Like [`sign`](Self::sign), with the signature behind the body: what is signed so sorts as the
+    /// bodies do, if none is the beginning of another.
+    pub(crate) fn sign_behind(&self, name: &str, body: &[u8]) -> Vec<u8> {
+        let mut signed = self.sign(name, body);
+        let length = signed.len() - body.len();
+        signed.rotate_left(length);
+        signed
+    }
+
+    /// Returns the body in front of its signature, if that is valid.
+    pub(crate) fn check_behind<'a>(&self, name: &str, signed: &'a [u8]) -> Option<&'a [u8]> {
+        let (body, signature) = signed.split_at_checked(signed.len().checked_sub(LENGTH)?)?;
+        self.mac(name, body)?.verify_slice(signature).ok()?;
+        Some(body)
+    }
+
     fn mac(&self, name: &str, body: &[u8]) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()).ok()?;
         mac.update(name.as_bytes());

@@ -17,7 +17,7 @@ use std::{
 };
 
 use redis::{
-    Client, Pipeline, RedisError,
+    AsyncCommands as _, Client, Pipeline, RedisError,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
 use tracing::{info, warn};
@@ -32,6 +32,8 @@ use crate::{notify::signature::Secret, outage::Availability};
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long a minute is kept after its end, in microseconds: longer than clocks of servers differ.
 const KEPT_MICROS: i64 = 60 * 60 * 1_000_000;
+/// What ends a holder's name in front of its signature, less than every character of a name.
+const HOLDER_END: &[u8] = b"\0";
 /// Number of counters per pipeline.
 const AT_ONCE: usize = 500;
 
@@ -99,7 +101,7 @@ impl MinuteCounters {
                 expire(&mut pipeline, &key, *window);
                 if let Some(holder) = &subject.holder {
                     let key = self.holders_key(&subject.tenant, *window);
-                    pipeline.sadd(&key, self.secret.sign(&key, holder.as_bytes())).ignore();
+                    pipeline.zadd(&key, self.signed_holder(&key, holder), 0).ignore();
                     expire(&mut pipeline, &key, *window);
                 }
             }
@@ -137,7 +139,8 @@ impl MinuteCounters {
         sum
     }
 
-    /// Returns who of a tenant used something in the minute of `at`, at most `limit` of them.
+    /// Returns who of a tenant used something in the minute of `at`: the first `limit` of them in the
+    /// order of their names.
     pub(crate) async fn holders(
         &self,
         tenant: &TenantId,
@@ -145,15 +148,21 @@ impl MinuteCounters {
         limit: usize,
     ) -> Result<Vec<String>, RedisError> {
         let key = self.holders_key(tenant, UsageSpan::Minute.window(at));
-        let mut pipeline = redis::pipe();
-        pipeline.cmd("SRANDMEMBER").arg(&key).arg(limit);
-        let (members,): (Vec<Vec<u8>>,) =
-            pipeline.query_async(&mut self.connection.clone()).await?;
+        let end = isize::try_from(limit).unwrap_or(isize::MAX) - 1;
+        let members: Vec<Vec<u8>> = match end {
+            ..0 => Vec::new(),
+            0.. => self.connection.clone().zrange(&key, 0, end).await?,
+        };
         let holder = |signed: &Vec<u8>| {
-            let name = self.secret.check(&key, signed)?;
+            let name = self.secret.check_behind(&key, signed)?.strip_suffix(HOLDER_END)?;
             String::from_utf8(name.to_vec()).ok()
         };
         Ok(members.iter().filter_map(holder).collect())
+    }
+
+    /// Returns the member of a sorted set, which Redis keeps in the order of the names.
+    fn signed_holder(&self, key: &str, holder: &str) -> Vec<u8> {
+        self.secret.sign_behind(key, &[holder.as_bytes(), HOLDER_END].concat())
     }
 
     fn counts_key(&self, subject: &UsageSubject, window: UsageWindow) -> String {
@@ -164,7 +173,7 @@ impl MinuteCounters {
     }
 
     fn holders_key(&self, tenant: &TenantId, window: UsageWindow) -> String {
-        format!("{}{}:holders:{tenant}", self.prefix, window.starts_at.as_micros())
+        format!("{}{}:holders_by_name:{tenant}", self.prefix, window.starts_at.as_micros())
     }
 }
 

@@ -59,9 +59,18 @@ async fn add_up(one: &Store, two: &Store) {
         let (tenant, at) = (TenantId::from(tenant), Timestamp::from_micros(at));
         two.holders_of(&tenant, at, limit).await.unwrap()
     };
-    one.set_usage("a", &[count(&subject("acme", Some("key_0")), this, 2)]).await.unwrap();
-    assert_eq!(holders("acme", now, 9).await, ["key_0", "key_1"]);
-    assert_eq!(holders("acme", now, 1).await, ["key_0"]);
+    for name in ["key_12", "key_0", "key_2", "key_", "key_10", "key_11"] {
+        one.set_usage("a", &[count(&subject("acme", Some(name)), this, 2)]).await.unwrap();
+    }
+    let by_name = ["key_", "key_0", "key_1", "key_10", "key_11", "key_12", "key_2"];
+    assert_eq!(holders("acme", now, 9).await, by_name);
+    for limit in 0..by_name.len() {
+        assert_eq!(
+            holders("acme", now, limit).await,
+            *by_name.get(..limit).unwrap(),
+            "the first {limit}"
+        );
+    }
     assert!(holders("acme", now + MINUTE, 9).await.is_empty(), "their window is over");
     assert!(holders("other", now, 9).await.is_empty());
     let many: Vec<UsageCount> =
