@@ -122,11 +122,6 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, code, sentence(error))
     }
 
-    /// Whether something is stored encrypted, and this server lacks the key.
-    pub(crate) fn is_missing_key(&self) -> bool {
-        self.code == "encryption_key_missing"
-    }
-
     fn key_missing(cause: &str) -> Self {
         error!(cause, "stored data is encrypted, and its key is missing");
         let message = "This is stored encrypted, and this server does not have the key. Its operator \

@@ -54,11 +54,11 @@ impl RunRecords for Store {
     }
 
     async fn status(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunStatus, StoreError> {
-        let sql = format!("{RECORDS} where tenant = $1 and id = $2 and state <> 'hidden'");
+        let sql = "select outcome from runs where tenant = $1 and id = $2 and state <> 'hidden'";
         let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
-        let found = self.0.database.query(&sql, &values).await?;
+        let found = self.0.database.query(sql, &values).await?;
         let row = found.first().ok_or_else(|| unknown(run_id))?;
-        Ok(status(row)?)
+        Ok(status(run_id, row.optional_text(0)?))
     }
 
     async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
@@ -341,22 +341,22 @@ const RECORDS: &str = "select id, created_at, request, outcome,
     from runs";
 
 /// An unreadable run can still be listed, found, cancelled and deleted.
-fn log_unreadable(run_id: &str, error: &DatabaseError) {
-    error!(run_id, %error, "unreadable run");
+fn log_unreadable(run_id: &RunId, error: &DatabaseError) {
+    error!(%run_id, %error, "unreadable run");
 }
 
-/// Decodes the status in a row of [`RECORDS`].
-fn status(row: &Row) -> Result<RunStatus, DatabaseError> {
-    let run_id = row.text(0)?;
-    let Some(outcome) = row.optional_text(3)? else { return Ok(RunStatus::Active) };
+/// Decodes the column `outcome`.
+fn status(run_id: &RunId, outcome: Option<&str>) -> RunStatus {
+    let Some(outcome) = outcome else { return RunStatus::Active };
     let failed = || RunOutcome::Failed { failure: Failure::journal_unreadable() };
     let outcome = decode(outcome).inspect_err(|error| log_unreadable(run_id, error));
-    Ok(RunStatus::Finished { outcome: outcome.unwrap_or_else(|_| failed()) })
+    RunStatus::Finished { outcome: outcome.unwrap_or_else(|_| failed()) }
 }
 
 fn record(row: &Row, request: &str) -> Result<RunRecord, DatabaseError> {
-    let (run_id, status) = (RunId::from(row.text(0)?), status(row)?);
-    let request = decode(request).inspect_err(|error| log_unreadable(run_id.as_str(), error));
+    let run_id = RunId::from(row.text(0)?);
+    let status = status(&run_id, row.optional_text(3)?);
+    let request = decode(request).inspect_err(|error| log_unreadable(&run_id, error));
     let request = request.unwrap_or_else(|_| RunRequest::new("unreadable", Vec::new()));
     Ok(RunRecord {
         created_at: Timestamp::from_micros(row.integer(1)?),

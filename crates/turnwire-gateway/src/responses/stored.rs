@@ -11,7 +11,9 @@ use futures::{TryStreamExt, future::ready};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
-use turnwire_contract::{AuditAction, JournalError, RunId, RunOutcome, RunRecord, RunStatus, Seq};
+use turnwire_contract::{
+    AuditAction, JournalError, RunId, RunOutcome, RunRecord, RunStatus, Seq, StoreError,
+};
 use turnwire_surfaces::{
     Projection,
     responses::{InputItem, Profile, Response, Responses, SequencedEvent, ids, wire_items},
@@ -109,25 +111,29 @@ async fn check_frame(
 
 /// The run of a stored response.
 pub(super) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunRecord, ApiError> {
-    let not_found = || ApiError::not_found("Response", id);
-    let run_id = ids::run_id(id).ok_or_else(not_found)?;
-    let record = app.runs().find(caller.tenant(), &run_id).await.or_not_found("Response", id)?;
-    let is_stored = record.request.echo.get("store").and_then(Value::as_bool).unwrap_or(true);
-    if is_stored { Ok(record) } else { Err(not_found()) }
+    let run_id = run_id_of(id)?;
+    stored(app.runs().find(caller.tenant(), &run_id).await, id)
 }
 
 /// Its ID and status, also if its key is missing: it can be cancelled and deleted all the same.
 async fn find_status(app: &App, caller: &Caller, id: &str) -> Result<(RunId, RunStatus), ApiError> {
-    match find(app, caller, id).await {
-        Ok(record) => Ok((record.run_id, record.status)),
-        Err(error) => {
-            let (true, Some(run_id)) = (error.is_missing_key(), ids::run_id(id)) else {
-                return Err(error);
-            };
-            let status = app.runs().status(caller.tenant(), &run_id).await?;
-            Ok((run_id, status))
-        }
-    }
+    let run_id = run_id_of(id)?;
+    let status = match app.runs().find(caller.tenant(), &run_id).await {
+        Err(StoreError::KeyMissing(_)) => app.runs().status(caller.tenant(), &run_id).await?,
+        found => stored(found, id)?.status,
+    };
+    Ok((run_id, status))
+}
+
+fn run_id_of(id: &str) -> Result<RunId, ApiError> {
+    ids::run_id(id).ok_or_else(|| ApiError::not_found("Response", id))
+}
+
+/// A run that is not stored is no response that can be found.
+fn stored(found: Result<RunRecord, StoreError>, id: &str) -> Result<RunRecord, ApiError> {
+    let record = found.or_not_found("Response", id)?;
+    let is_stored = record.request.echo.get("store").and_then(Value::as_bool).unwrap_or(true);
+    if is_stored { Ok(record) } else { Err(ApiError::not_found("Response", id)) }
 }
 
 /// The current state of the response.

@@ -1,30 +1,11 @@
 //! Who comes first when not all fit.
 
-use std::sync::Arc;
-
-use tokio::sync::oneshot;
-use turnwire_contract::{Event, RecordedEvent, Seq, Timestamp};
+use turnwire_contract::Seq;
 
 use super::*;
 
 fn job(tenant: &str, run: &str, seq: u64, bytes: usize) -> Job {
-    let (run_id, at) = (RunId::from(run), Timestamp::from_micros(1));
-    let event =
-        RecordedEvent { run_id: run_id.clone(), seq: Seq(seq), at, event: Event::RunStarted };
-    Job {
-        tenant: TenantId::from(tenant),
-        run_id,
-        tag: 1,
-        events: vec![Arc::new(event)],
-        rows: Vec::new(),
-        bytes,
-        ending: None,
-        progress: None,
-        deliveries: Vec::new(),
-        new_run: None,
-        key: None,
-        answer: oneshot::channel().0,
-    }
+    Job { bytes, ..Job::of_one_event(tenant, run, seq).0 }
 }
 
 fn n_of(tenant: &str, batch: &[Job]) -> usize {

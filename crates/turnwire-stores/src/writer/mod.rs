@@ -490,5 +490,35 @@ fn probe_sql(dialect: &Dialect) -> String {
 }
 
 #[cfg(test)]
+impl Job {
+    /// A job of one event without rows, and where its answer arrives.
+    fn of_one_event(
+        tenant: &str,
+        run: &str,
+        seq: u64,
+    ) -> (Self, oneshot::Receiver<Result<(), JournalError>>) {
+        let (answer, answered) = oneshot::channel();
+        let (run_id, at) = (RunId::from(run), turnwire_contract::Timestamp::from_micros(1));
+        let event = turnwire_contract::Event::RunStarted;
+        let event = RecordedEvent { run_id: run_id.clone(), seq: Seq(seq), at, event };
+        let job = Self {
+            tenant: TenantId::from(tenant),
+            run_id,
+            tag: 1,
+            events: vec![Arc::new(event)],
+            rows: Vec::new(),
+            bytes: 1,
+            ending: None,
+            progress: None,
+            deliveries: Vec::new(),
+            new_run: None,
+            key: None,
+            answer,
+        };
+        (job, answered)
+    }
+}
+
+#[cfg(test)]
 #[path = "writer_tests.rs"]
 mod tests;

@@ -2,33 +2,15 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::oneshot::{self, Receiver, error::TryRecvError};
+use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 use tokio_util::task::TaskTracker;
-use turnwire_contract::{Event, RecordedEvent, RunId, Seq, Timestamp};
 
 use super::*;
 
 type Answer = Receiver<Result<(), JournalError>>;
 
 fn job(tenant: &str, seq: u64) -> (Job, Answer) {
-    let (answer, answered) = oneshot::channel();
-    let (run_id, at) = (RunId::from("run_1"), Timestamp::from_micros(1));
-    let event = RecordedEvent { run_id, seq: Seq(seq), at, event: Event::RunStarted };
-    let job = Job {
-        tenant: TenantId::from(tenant),
-        run_id: event.run_id.clone(),
-        tag: 1,
-        events: vec![Arc::new(event)],
-        rows: Vec::new(),
-        bytes: 1,
-        ending: None,
-        progress: None,
-        deliveries: Vec::new(),
-        new_run: None,
-        key: None,
-        answer,
-    };
-    (job, answered)
+    Job::of_one_event(tenant, "run_1", seq)
 }
 
 fn jobs(tenant: &str, n: u64) -> (Vec<Job>, Vec<Answer>) {

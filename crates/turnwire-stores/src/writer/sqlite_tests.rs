@@ -1,9 +1,8 @@
 //! Batches in SQLite are the same whether they are written at once or row by row.
 
-use tokio::sync::oneshot;
 use turnwire_contract::{
-    CallId, Entry, Event, Item, ItemId, RecordedEvent, RunEnd, RunId, RunOutcome, Seq, TenantId,
-    Timestamp, Usage,
+    CallId, Entry, Event, Item, ItemId, RecordedEvent, RunEnd, RunId, RunOutcome, Seq, Timestamp,
+    Usage,
 };
 
 use super::{super::NewRunRow, *};
@@ -40,22 +39,10 @@ fn job(run: &str, tag: i64) -> Job {
         holder: Some(run.to_owned()),
     };
     // Somebody waits for the answer: the run is not abandoned.
-    let (answer, waits) = oneshot::channel();
+    let (job, waits) = Job::of_one_event("a \"tenant\"", run, 1);
     std::mem::forget(waits);
-    Job {
-        tenant: TenantId::from("a \"tenant\""),
-        rows: to_rows(&events).unwrap(),
-        run_id,
-        tag,
-        events,
-        bytes: 1,
-        ending: None,
-        progress: None,
-        deliveries: Vec::new(),
-        new_run: Some(Box::new(new_run)),
-        key: None,
-        answer,
-    }
+    let (rows, new_run) = (to_rows(&events).unwrap(), Some(Box::new(new_run)));
+    Job { tag, events, rows, new_run, ..job }
 }
 
 /// The end of a run, with two entries.

@@ -22,7 +22,7 @@ use turnwire_stores::{SecretKeys, Store, StoreOptions};
 use turnwire_testkit::{Behaviour, FakeTool, services};
 use turnwire_tools::DefaultAnalyzer;
 
-use crate::support::{Backend, run, tenant};
+use crate::support::{Backend, run, tenant, until};
 
 const OLD: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const NEW: &str = "Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
@@ -544,7 +544,7 @@ async fn a_run_waits_for_a_worker_that_can_read_it() {
         first.heartbeat().await.unwrap();
         let left = engine(&first, slow());
         let run_id = left.start(request()).await.unwrap().id().clone();
-        until(&first, &run_id, |event| matches!(event, Event::TextAdded { .. })).await;
+        until(&first, &tenant(), &run_id, |event| matches!(event, Event::TextAdded { .. })).await;
 
         let mut workers = Vec::new();
         for keys in ["", NEW] {
@@ -571,7 +571,7 @@ async fn a_run_waits_for_a_worker_that_can_read_it() {
         let fourth = store_with(&backend, OLD, LEASE).await;
         let whole = engine(&fourth, looking());
         whole.start_worker().await.unwrap();
-        let end = until(&fourth, &run_id, Event::ends_the_run).await;
+        let end = until(&fourth, &tenant(), &run_id, Event::ends_the_run).await;
         let Event::RunFinished { outcome, .. } = end else { unreachable!() };
         assert_eq!(outcome, RunOutcome::Completed, "{url}");
         assert!(journal(&fourth, &run_id).await.join("").contains("run_taken_over"), "{url}");
@@ -586,7 +586,7 @@ async fn a_run_without_its_key_can_be_cancelled() {
     let first = store_with(&backend, OLD, LEASE).await;
     first.heartbeat().await.unwrap();
     let run_id = engine(&first, slow()).start(request()).await.unwrap().id().clone();
-    until(&first, &run_id, |event| matches!(event, Event::TextAdded { .. })).await;
+    until(&first, &tenant(), &run_id, |event| matches!(event, Event::TextAdded { .. })).await;
     let without = store_with(&backend, "", LEASE).await;
     without.enqueue(&tenant(), &run_id, RunCommand::Cancel).await.unwrap();
     let runs = engine(&without, looking());
@@ -601,19 +601,6 @@ async fn a_run_without_its_key_can_be_cancelled() {
     assert!(journal(&whole, &run_id).await.last().unwrap().contains("cancelled"));
 }
 
-async fn until(store: &Store, run_id: &RunId, is_it: impl Fn(&Event) -> bool) -> Event {
-    let mut events = store.read(&tenant(), run_id, Seq::START).await.unwrap();
-    let found = async {
-        loop {
-            let recorded = events.next().await.unwrap().unwrap();
-            if is_it(&recorded.event) {
-                return recorded.event.clone();
-            }
-        }
-    };
-    timeout(SOON, found).await.expect("it happens")
-}
-
 /// A17: the journal of a run that was taken over is the same, byte for byte, whether it is stored
 /// encrypted or not.
 #[tokio::test]
@@ -622,10 +609,10 @@ async fn a_journal_is_the_same_with_and_without() {
     let first = store_with(&backend, "", LEASE).await;
     first.heartbeat().await.unwrap();
     let run_id = engine(&first, slow()).start(request()).await.unwrap().id().clone();
-    until(&first, &run_id, |event| matches!(event, Event::TextAdded { .. })).await;
+    until(&first, &tenant(), &run_id, |event| matches!(event, Event::TextAdded { .. })).await;
     let second = store_with(&backend, "", LEASE).await;
     engine(&second, looking()).start_worker().await.unwrap();
-    until(&second, &run_id, Event::ends_the_run).await;
+    until(&second, &tenant(), &run_id, Event::ends_the_run).await;
     let events = second.read_stored(&tenant(), &run_id, Seq::START).await.unwrap();
     let plain = journal(&second, &run_id).await;
     assert!(plain.join("").contains("run_taken_over"));

@@ -11,20 +11,19 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures::StreamExt;
 use serde_json::json;
 use tokio::time::timeout;
 use turnwire_contract::{
-    DiscoveryOutcome, Event, Item, Journal, Leases, RunId, RunOutcome, RunRecords, RunRequest,
-    SealedSecret, SecretBox, SecretError, SecretOwner, SecretText, Seq, ServerRef, ServerSecrets,
-    ServerUse, TenantId, Tool, ToolError, ToolKind, ToolServers,
+    DiscoveryOutcome, Event, Item, Leases, RunId, RunOutcome, RunRecords, RunRequest, SealedSecret,
+    SecretBox, SecretError, SecretOwner, SecretText, ServerRef, ServerSecrets, ServerUse, TenantId,
+    Tool, ToolError, ToolKind, ToolServers,
 };
 use turnwire_engine::{EngineParts, Runs, StartError};
 use turnwire_models::{Scripted, Turn};
 use turnwire_stores::{SecretKeys, Store};
 use turnwire_testkit::{Behaviour, FakeTool};
 
-use crate::support::Backend;
+use crate::support::{Backend, until};
 
 const OLD: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const NEW: &str = "Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
@@ -120,22 +119,11 @@ fn slow() -> Scripted {
     Scripted::new([Turn::new().text("Let me ").wait_forever()])
 }
 
-async fn until(store: &Store, run_id: &RunId, is_it: impl Fn(&Event) -> bool) -> Event {
-    let mut events = store.read(&TenantId::default(), run_id, Seq::START).await.unwrap();
-    let found = async {
-        loop {
-            let recorded = events.next().await.unwrap().unwrap();
-            if is_it(&recorded.event) {
-                return recorded.event.clone();
-            }
-        }
-    };
-    timeout(SOON, found).await.expect("it happens")
-}
-
 async fn outcome_of(store: &Store, run_id: &RunId) -> RunOutcome {
     let is_end = |event: &Event| matches!(event, Event::RunFinished { .. });
-    let Event::RunFinished { outcome, .. } = until(store, run_id, is_end).await else {
+    let Event::RunFinished { outcome, .. } =
+        until(store, &TenantId::default(), run_id, is_end).await
+    else {
         unreachable!("it was looked for")
     };
     outcome
@@ -167,7 +155,10 @@ async fn secrets_are_used_and_gone() {
         let canceled = engine(&other, Some(keys(OLD)), slow(), &servers);
         canceled.start_worker().await.unwrap();
         let run = canceled.start(request()).await.unwrap();
-        until(&other, run.id(), |event| matches!(event, Event::TextAdded { .. })).await;
+        until(&other, &TenantId::default(), run.id(), |event| {
+            matches!(event, Event::TextAdded { .. })
+        })
+        .await;
         let rows = store.secrets(&TenantId::default(), run.id()).await.unwrap();
         assert_eq!(rows.len(), 1, "{}", backend.url);
         assert!(!stored(&backend).await.contains("canary"), "{}", backend.url);
@@ -191,7 +182,10 @@ async fn a_run_waits_for_a_worker_that_has_its_key() {
         let servers = Arc::<Recorder>::default();
         let left = engine(&first, Some(keys(OLD)), slow(), &servers);
         let run_id = left.start(request()).await.unwrap().id().clone();
-        until(&first, &run_id, |event| matches!(event, Event::TextAdded { .. })).await;
+        until(&first, &TenantId::default(), &run_id, |event| {
+            matches!(event, Event::TextAdded { .. })
+        })
+        .await;
         servers.got.lock().unwrap().clear();
 
         let mut without_key = Vec::new();
@@ -232,7 +226,10 @@ async fn secrets_of_another_address_are_not_used() {
         let servers = Arc::<Recorder>::default();
         let left = engine(&first, Some(keys(OLD)), slow(), &servers);
         let run_id = left.start(request()).await.unwrap().id().clone();
-        until(&first, &run_id, |event| matches!(event, Event::TextAdded { .. })).await;
+        until(&first, &TenantId::default(), &run_id, |event| {
+            matches!(event, Event::TextAdded { .. })
+        })
+        .await;
         servers.got.lock().unwrap().clear();
         for (table, column) in [("runs", "request"), ("run_events", "body")] {
             let moved = format!(
@@ -285,8 +282,11 @@ async fn changed_secrets_are_an_error() {
     runs.start_worker().await.unwrap();
     let run = runs.start(request()).await.unwrap();
     assert_eq!(run.outcome().await, RunOutcome::Completed);
-    let listed = until(&store, run.id(), |event| matches!(event, Event::ToolsDiscovered { .. }));
-    let Event::ToolsDiscovered { outcome: DiscoveryOutcome::Failed { failure }, .. } = listed.await
+    let listed = until(&store, &TenantId::default(), run.id(), |event| {
+        matches!(event, Event::ToolsDiscovered { .. })
+    })
+    .await;
+    let Event::ToolsDiscovered { outcome: DiscoveryOutcome::Failed { failure }, .. } = listed
     else {
         unreachable!("there are no secrets")
     };

@@ -1,12 +1,19 @@
 //! Databases for these tests, and ways to look into them.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should fall over")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should fall over"
+)]
 
 use std::{sync::Arc, time::Duration};
 
+use futures::StreamExt;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 use tempfile::TempDir;
+use tokio::time::timeout;
 use turnwire_contract::{
-    ConversationId, Entry, Item, NewRun, RunId, RunRequest, TenantId, Timestamp,
+    ConversationId, Entry, Event, Item, Journal, NewRun, RunId, RunRequest, Seq, TenantId,
+    Timestamp,
 };
 use turnwire_stores::{Store, StoreOptions};
 use turnwire_testkit::services::{postgres_url, tenant_role};
@@ -114,4 +121,23 @@ pub(crate) fn run_in(id: &str, conversation: &str) -> NewRun {
 
 pub(crate) fn run_after(id: &str, before: &str) -> NewRun {
     run(id, |request| request.continues = Some(RunId::from(before)))
+}
+
+/// The first event of a run that `is_it`, when it comes.
+pub(crate) async fn until(
+    store: &Store,
+    tenant: &TenantId,
+    run_id: &RunId,
+    is_it: impl Fn(&Event) -> bool,
+) -> Event {
+    let mut events = store.read(tenant, run_id, Seq::START).await.unwrap();
+    let found = async {
+        loop {
+            let recorded = events.next().await.unwrap().unwrap();
+            if is_it(&recorded.event) {
+                return recorded.event.clone();
+            }
+        }
+    };
+    timeout(Duration::from_secs(20), found).await.expect("it happens")
 }
