@@ -28,7 +28,7 @@ use crate::{
     prompt_files::FileError,
     retry,
     run_context::{RunContext, StepOutcome},
-    run_state::item_prefix,
+    run_state::{RunState, Step, item_prefix},
     tool_result::prefix,
     trace_context,
 };
@@ -64,6 +64,7 @@ pub(crate) async fn ask_model(
     loop {
         let error = match recorder.listen(asked).await? {
             TurnOutcome::Finished | TurnOutcome::Stopped => return Ok(StepOutcome::Continue),
+            TurnOutcome::EndedRun(outcome) => return Ok(StepOutcome::End(outcome)),
             TurnOutcome::Failed(error) => error,
         };
         error.log(attempt);
@@ -89,6 +90,8 @@ pub(crate) async fn ask_model(
 enum TurnOutcome {
     /// The model finished its answer.
     Finished,
+    /// The model finished its answer, and the run ended with it.
+    EndedRun(RunOutcome),
     /// The run stops or is handed over.
     Stopped,
     Failed(TurnError),
@@ -497,10 +500,15 @@ impl<'a> TurnRecorder<'a> {
         theirs.filter(is_free).unwrap_or_else(|| CallId::new(self.run.new_id("call")))
     }
 
+    /// Records what the model said last, the end of its turn, and the end of the run if nothing
+    /// follows, in one append.
     async fn finish(&mut self, finish: Finish) -> Result<TurnOutcome, JournalError> {
-        self.record_taken().await?;
+        let mut after = self.run.state().clone();
+        for event in &self.to_record {
+            after.apply(event);
+        }
         let has_gap = finish == Finish::CalledTools && self.n_skipped > 0;
-        if has_gap && self.run.state().calls_client() {
+        if has_gap && after.calls_client() {
             let message = "a part of an answer with calls could not be read".to_owned();
             return self.fail_turn(ModelError::Broken { message }).await;
         }
@@ -508,38 +516,50 @@ impl<'a> TurnRecorder<'a> {
             Finish::Answered | Finish::CalledTools => Completeness::Complete,
             Finish::Length | Finish::ContentFilter | Finish::Interrupted => Completeness::Cut,
         };
-        let mut events = self.run.state().close_text(completeness);
-        events.extend(self.run.state().close_arguments(completeness));
-        for event in &mut events {
+        let mut ends = after.close_text(completeness);
+        ends.extend(after.close_arguments(completeness));
+        for event in &mut ends {
             if let Event::ArgumentsFinished { call_id, completeness, .. } = event
                 && self.calls.values().any(|call| call.is_cut && call.call_id == *call_id)
             {
                 *completeness = Completeness::Cut;
             }
         }
-        events.push(Event::TurnFinished { turn: self.turn, finish, usage: self.usage });
+        ends.push(Event::TurnFinished { turn: self.turn, finish, usage: self.usage });
         if has_gap {
-            events.extend(self.calls_not_carried_out());
+            ends.extend(calls_not_carried_out(&after));
+        }
+        for event in &ends {
+            after.apply(event);
+        }
+        self.to_record.extend(ends);
+        let events = mem::take(&mut self.to_record);
+        let is_stopped = self.run.stopped_by().is_some();
+        if let (Step::Finish(outcome), false) = (after.next_step(), is_stopped) {
+            let has_ended = self.run.record_last(events, after, outcome.clone()).await?;
+            let ended =
+                if has_ended { TurnOutcome::EndedRun(outcome) } else { TurnOutcome::Finished };
+            return Ok(ended);
         }
         self.run.record_all(events).await?;
         Ok(TurnOutcome::Finished)
-    }
-
-    /// Failed ends for calls whose arguments may lack a part and are still valid. They are recorded
-    /// in one batch with the end of the turn, so that no worker executes the calls.
-    fn calls_not_carried_out(&self) -> Vec<Event> {
-        let message = CALLED_WITH_A_GAP.to_owned();
-        let outcome = ToolOutcome::InvalidArguments { message };
-        let end = |call_id: &CallId| Event::ToolFinished {
-            call_id: call_id.clone(),
-            outcome: outcome.clone(),
-            duration_ms: 0,
-        };
-        self.run.state().call_ids().map(end).collect()
     }
 
     async fn fail_turn(&mut self, error: ModelError) -> Result<TurnOutcome, JournalError> {
         self.record_taken().await?;
         Ok(TurnOutcome::Failed(TurnError::Error(error)))
     }
+}
+
+/// Failed ends for calls whose arguments may lack a part and are still valid. They are recorded in
+/// one batch with the end of the turn, so that no worker executes the calls.
+fn calls_not_carried_out(state: &RunState) -> Vec<Event> {
+    let message = CALLED_WITH_A_GAP.to_owned();
+    let outcome = ToolOutcome::InvalidArguments { message };
+    let end = |call_id: &CallId| Event::ToolFinished {
+        call_id: call_id.clone(),
+        outcome: outcome.clone(),
+        duration_ms: 0,
+    };
+    state.call_ids().map(end).collect()
 }

@@ -197,8 +197,12 @@ async fn finish(
     context: &RunContext,
     outcome: RunOutcome,
 ) -> Result<(), JournalError> {
-    // One batch closes everything open and ends the run, so there is no intermediate state.
-    run.record_end(outcome.clone()).await?;
+    // One batch closes everything open and ends the run, so there is no intermediate state. The last
+    // turn may have recorded it already.
+    let has_ended = run.state().outcome().is_some();
+    if !has_ended {
+        run.record_end(outcome.clone()).await?;
+    }
     persist_end(run, context.store.as_ref(), outcome).await;
     Ok(())
 }

@@ -324,28 +324,41 @@ impl LiveRun {
     }
 
     /// Appends the events that end the run, with its [`RunEnd`], in one batch. If the journal
-    /// rejects the events that close open blocks, only the end is appended.
+    /// rejects them, it is without the entries, and at last without the events that close open
+    /// blocks.
     pub(crate) async fn record_end(&self, outcome: RunOutcome) -> Result<Seq, JournalError> {
         // An answer that is being recorded must not be closed a second time.
         let _one_at_a_time = self.resolving.lock().await;
         drop(self.committed.lock().await);
-        let (closing, entries) = {
-            let state = self.state();
-            let closing = state.closing_events(outcome.clone());
-            let mut closed = state.clone();
-            for event in &closing {
-                closed.apply(event);
-            }
-            (closing, closed.added().to_vec())
-        };
-        let end = closing.last().cloned();
-        let ended = self.commit_end(closing, RunEnd { outcome: outcome.clone(), entries }).await;
-        match ended {
-            Err(JournalError::Rejected { .. }) => {
-                let (end, entries) = (end.into_iter().collect(), Vec::new());
-                self.commit_end(end, RunEnd { outcome, entries }).await
-            }
+        let (closing, ending) = end_of(self.state().clone(), outcome.clone());
+        let ended = self.commit_end(closing, ending).await;
+        let Err(JournalError::Rejected { .. }) = ended else { return ended };
+        let ending = RunEnd { outcome: outcome.clone(), entries: Vec::new() };
+        let closing = self.state().closing_events(outcome);
+        let end = closing.last().cloned().into_iter().collect();
+        match self.commit_end(closing, ending.clone()).await {
+            Err(JournalError::Rejected { .. }) => self.commit_end(end, ending).await,
             ended => ended,
+        }
+    }
+
+    /// Appends `events` with the end of the run that they lead to: `after` is the state after them.
+    /// If the journal rejects that, they are appended without the end. Returns whether the run ended.
+    pub(crate) async fn record_last(
+        &self,
+        events: Vec<Event>,
+        after: RunState,
+        outcome: RunOutcome,
+    ) -> Result<bool, JournalError> {
+        let _one_at_a_time = self.resolving.lock().await;
+        let (closing, ending) = end_of(after, outcome);
+        let all = events.iter().cloned().chain(closing).collect();
+        match self.commit_end(all, ending).await {
+            Err(JournalError::Rejected { .. }) => {
+                lock(&self.waiting).rejected = None;
+                self.record_all(events).await.map(|_| false)
+            }
+            ended => ended.map(|_| true),
         }
     }
 
@@ -450,6 +463,16 @@ impl LiveRun {
         waiting.ending = waiting.ending.take().or(ending);
         Ok(waiting.last)
     }
+}
+
+/// Returns the events that close everything open in `state` and end the run, and what is stored with
+/// them.
+fn end_of(mut state: RunState, outcome: RunOutcome) -> (Vec<Event>, RunEnd) {
+    let closing = state.closing_events(outcome.clone());
+    for event in &closing {
+        state.apply(event);
+    }
+    (closing, RunEnd { outcome, entries: state.added().to_vec() })
 }
 
 impl fmt::Debug for LiveRun {

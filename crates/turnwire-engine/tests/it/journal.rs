@@ -205,6 +205,25 @@ async fn nothing_is_recorded_after_the_end() {
     assert!(matches!(run.record(end()).await, Err(JournalError::Conflict { .. })));
 }
 
+/// What the model says last, the end of its turn and the end of the run are one append, if nothing
+/// follows; so a client that waits for the end waits for one commit.
+#[tokio::test(start_paused = true)]
+async fn the_last_words_and_the_end_of_a_run_share_an_append() {
+    let log = Arc::new(SlowLog::watched_by(Pace::default()));
+    let runs = Runs::new(EngineParts {
+        journal: log.clone(),
+        any_model: Some(Arc::new(Scripted::new([Turn::new().text("ok")]))),
+        clock_and_ids: Arc::new(ClockAndIds::simulated()),
+        ..EngineParts::default()
+    });
+    let run = runs.start(RunRequest::new("m", vec![Item::user("hi")])).await.unwrap();
+    let journal = run.journal().await.unwrap();
+    assert_eq!(run.outcome().await, RunOutcome::Completed);
+    assert!(journal.last().unwrap().event.ends_the_run(), "{journal:?}");
+    let n_appends = log.n_appends.load(Ordering::SeqCst);
+    assert_eq!(n_appends, 3, "the run, the start of its turn, and the rest: {journal:?}");
+}
+
 /// S1-E1 under group commit: many tools at once keep the places contiguous.
 #[tokio::test(start_paused = true)]
 async fn parallel_tools_share_appends() {
