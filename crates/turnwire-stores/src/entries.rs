@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Encoded entries: ids and bodies.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct EncodedEntries {
     names: Vec<String>,
     bodies: Vec<String>,

@@ -85,31 +85,70 @@ async fn store_in_one_statement(
     dialect: &'static Dialect,
     runs: &[EndOfRun<'_>],
 ) -> Result<(), DatabaseError> {
-    let sql = format!(
-        "with ended as ({update} returning id, tenant, conversation_id),
-              gone as (delete from commands using ended
-                       where commands.tenant = ended.tenant and commands.run_id = ended.id),
-              wiped as (delete from run_secrets using ended
-                        where run_secrets.tenant = ended.tenant
-                        and run_secrets.run_id = ended.id)
-         insert into entries (tenant, run_id, conversation_id, id, entry)
-         select ended.tenant, ended.id, ended.conversation_id, zipped.c2, zipped.c3
-         from {added} join ended on ended.id = zipped.c1 order by zipped.n",
-        update = update(&dialect.zip(&["$1", "$2", "$3"]), dialect.now),
-        added = dialect.zip(&["$4", "$5", "$6"])
-    );
-    let tenants: Vec<&str> = runs.iter().map(|(tenant, ..)| tenant.as_str()).collect();
-    let run_ids: Vec<&str> = runs.iter().map(|(_, run_id, ..)| run_id.as_str()).collect();
-    let outcomes = runs.iter().map(|(_, _, ending, _)| encode(&ending.outcome));
-    let outcomes: Vec<String> = outcomes.collect::<Result<_, _>>()?;
-    let outcomes: Vec<&str> = outcomes.iter().map(String::as_str).collect();
-    let added = AddedEntries::of(runs)?;
-    let (names, bodies) = (added.entries.names(), added.entries.bodies());
-    let lists: [&[&str]; 6] = [&tenants, &run_ids, &outcomes, &added.run_ids, &names, &bodies];
-    transaction.query(&sql, &lists.map(Value::Texts)).await.map(drop)
+    let clauses = with_clauses(dialect, ["$1", "$2", "$3", "$4", "$5", "$6"], "");
+    let sql = format!("with {clauses} select count(*) from ended");
+    let ends = EndColumns::of(runs)?;
+    let columns = ends.columns();
+    transaction.query(&sql, &columns.each_ref().map(|column| Value::Texts(column))).await.map(drop)
+}
+
+/// Returns the clauses of a `with` in PostgreSQL that store the ends of runs that are active and
+/// meet the `condition`. The parameters are [`EndColumns`].
+pub(crate) fn with_clauses(dialect: &Dialect, parameters: [&str; 6], condition: &str) -> String {
+    let [tenants, run_ids, outcomes, added_to, names, bodies] = parameters;
+    format!(
+        "ended as ({update} {condition} returning id, tenant, conversation_id),
+         gone as (delete from commands using ended
+                  where commands.tenant = ended.tenant and commands.run_id = ended.id),
+         wiped as (delete from run_secrets using ended
+                   where run_secrets.tenant = ended.tenant and run_secrets.run_id = ended.id),
+         added as (
+             insert into entries (tenant, run_id, conversation_id, id, entry)
+             select ended.tenant, ended.id, ended.conversation_id, zipped.c2, zipped.c3
+             from {added} join ended on ended.id = zipped.c1 order by zipped.n)",
+        update = update(&dialect.zip(&[tenants, run_ids, outcomes]), dialect.now),
+        added = dialect.zip(&[added_to, names, bodies])
+    )
+}
+
+/// Ends of runs as the parameters of [`with_clauses`].
+#[derive(Default)]
+pub(crate) struct EndColumns<'a> {
+    tenants: Vec<&'a str>,
+    run_ids: Vec<&'a str>,
+    outcomes: Vec<String>,
+    added: AddedEntries<'a>,
+}
+
+impl<'a> EndColumns<'a> {
+    pub(crate) fn of(runs: &[EndOfRun<'a>]) -> Result<Self, DatabaseError> {
+        let outcomes = runs.iter().map(|(_, _, ending, _)| encode(&ending.outcome));
+        Ok(Self {
+            tenants: runs.iter().map(|(tenant, ..)| tenant.as_str()).collect(),
+            run_ids: runs.iter().map(|(_, run_id, ..)| run_id.as_str()).collect(),
+            outcomes: outcomes.collect::<Result<_, _>>()?,
+            added: AddedEntries::of(runs)?,
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.run_ids.is_empty()
+    }
+
+    pub(crate) fn columns(&self) -> [Vec<&str>; 6] {
+        [
+            self.tenants.clone(),
+            self.run_ids.clone(),
+            self.outcomes.iter().map(String::as_str).collect(),
+            self.added.run_ids.clone(),
+            self.added.entries.names(),
+            self.added.entries.bodies(),
+        ]
+    }
 }
 
 /// The entries that runs add, each with its run.
+#[derive(Default)]
 struct AddedEntries<'a> {
     tenants: Vec<&'a str>,
     run_ids: Vec<&'a str>,

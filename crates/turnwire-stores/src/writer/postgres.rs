@@ -1,9 +1,10 @@
-//! Batches in PostgreSQL: one statement, and a transaction only when a run ends or a webhook is due.
+//! Batches in PostgreSQL: one statement, and a transaction of several only when a webhook is due, or a
+//! run ends that begins or changes its summary in the same append.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::{BatchWriter, Job, probe_sql};
 use crate::{
@@ -13,13 +14,13 @@ use crate::{
     },
     notify::postgres::{GROWN, payloads},
     rows::EventRow,
-    run_ends::{self, EndOfRun},
+    run_ends::{self, EndColumns, EndOfRun},
     webhook_rows::{self, NewDelivery},
 };
 
 /// First the fence: inserts the first row of each append, at a seq that must be free. Then the
 /// remaining rows of the appends that succeeded, what lists say about their runs, and the runs that
-/// are new. The same statement notifies followers.
+/// are new.
 const WRITE: &str = "with first as ( \
         insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
         select * from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], \
@@ -46,10 +47,19 @@ const WRITE: &str = "with first as ( \
         from unnest($25::text[], $26::text[], $27::bigint[], $28::text[], $29::text[], \
             $30::text[], $31::text[], $32::bigint[], $33::text[]) \
             as c(id, tenant, created_at, request, model, input_text, tools, n_calls, holder) \
-        where c.id in (select run_id from first)) \
-    select run_id from first \
+        where c.id in (select run_id from first))";
+
+/// The same statement notifies followers.
+const RESULT: &str = "select run_id from first \
     union all \
     select pg_notify($17, news)::text from unnest($18::text[]) as news";
+
+/// The ends of the runs whose appends succeeded are stored by the same statement, too.
+fn write_with_ends(dialect: &Dialect) -> String {
+    let parameters = ["$34", "$35", "$36", "$37", "$38", "$39"];
+    let succeeded = "and runs.id in (select run_id from first)";
+    format!("{WRITE}, {} {RESULT}", run_ends::with_clauses(dialect, parameters, succeeded))
+}
 
 /// Returns the tags of the rows that block refused appends.
 const TAGS: &str = "select e.run_id, e.tag from unnest($1::text[], $2::bigint[]) \
@@ -63,6 +73,8 @@ pub(crate) struct PostgresBatchWriter {
     worker: String,
     /// Whether every batch is announced by `NOTIFY`.
     notifies: bool,
+    write: Arc<str>,
+    write_with_ends: Arc<str>,
 }
 
 impl PostgresBatchWriter {
@@ -73,6 +85,8 @@ impl PostgresBatchWriter {
             dialect: database.dialect(),
             worker,
             notifies,
+            write: format!("{WRITE} {RESULT}").into(),
+            write_with_ends: write_with_ends(database.dialect()).into(),
         }
     }
 
@@ -86,12 +100,14 @@ impl PostgresBatchWriter {
         time: Duration,
     ) -> Result<Vec<bool>, DatabaseError> {
         let sender = self.sender();
-        let needs_more = |job: &Job| job.ending.is_some() || !job.deliveries.is_empty();
-        let winners = if jobs.iter().any(needs_more) {
+        let winners = if jobs.iter().any(needs_transaction) {
             self.write_in_transaction(jobs, time).await?
         } else {
-            let connection = self.connection.get().await?;
-            insert(connection, jobs, &self.worker, sender.as_deref(), time).await?
+            let ends: Vec<EndOfRun<'_>> = jobs.iter().filter_map(Job::end).collect();
+            let sql = if ends.is_empty() { &self.write } else { &self.write_with_ends };
+            let (worker, sender) = (self.worker.as_str(), sender.as_deref());
+            let batch = BatchStatement { sql, jobs, ends: EndColumns::of(&ends)?, worker, sender };
+            batch.execute(self.connection.get().await?, time).await?
         };
         if winners.len() == jobs.len() {
             return Ok(vec![true; jobs.len()]);
@@ -112,8 +128,10 @@ impl PostgresBatchWriter {
     ) -> Result<Vec<String>, DatabaseError> {
         let sender = self.sender();
         let mut transaction = self.connection.begin(time).await?;
-        let (connection, worker) = (transaction.connection(), self.worker.as_str());
-        let winners = insert(connection, jobs, worker, sender.as_deref(), time).await?;
+        let (worker, sender) = (self.worker.as_str(), sender.as_deref());
+        let batch =
+            BatchStatement { sql: &self.write, jobs, ends: EndColumns::default(), worker, sender };
+        let winners = batch.execute(transaction.connection(), time).await?;
         let winning: HashSet<&str> = winners.iter().map(String::as_str).collect();
         let won = |job: &&Job| winning.contains(job.run_id.as_str());
         let deliveries: Vec<&NewDelivery> =
@@ -162,33 +180,54 @@ impl BatchWriter for PostgresBatchWriter {
     }
 }
 
-/// Inserts the rows of all `jobs`. Returns the runs whose first row was inserted.
-async fn insert(
-    connection: &mut PgConnection,
-    jobs: &[Job],
-    worker: &str,
-    sender: Option<&str>,
-    time: Duration,
-) -> Result<Vec<String>, DatabaseError> {
-    let (mut first, mut rest) = (Columns::default(), Columns::default());
-    let jobs = || jobs.iter().filter(|job| !job.is_abandoned());
-    for job in jobs() {
-        let mut rows = job.rows.iter();
-        if let Some(row) = rows.next() {
-            first.add(job, row);
+/// Whether one statement cannot do it: a row can change once in it, and what it inserts it cannot
+/// change.
+fn needs_transaction(job: &Job) -> bool {
+    let is_changed = job.progress.is_some() || job.new_run.is_some();
+    (job.ending.is_some() && is_changed) || !job.deliveries.is_empty()
+}
+
+/// The statement that writes a batch.
+struct BatchStatement<'a> {
+    sql: &'a Arc<str>,
+    jobs: &'a [Job],
+    /// What `sql` has parameters for, unless there are none.
+    ends: EndColumns<'a>,
+    worker: &'a str,
+    /// Who followers are told that it was, if they are told.
+    sender: Option<&'a str>,
+}
+
+impl BatchStatement<'_> {
+    /// Returns the runs whose first row was inserted.
+    async fn execute(
+        self,
+        connection: &mut PgConnection,
+        time: Duration,
+    ) -> Result<Vec<String>, DatabaseError> {
+        let (mut first, mut rest) = (Columns::default(), Columns::default());
+        let jobs = || self.jobs.iter().filter(|job| !job.is_abandoned());
+        for job in jobs() {
+            let mut rows = job.rows.iter();
+            if let Some(row) = rows.next() {
+                first.add(job, row);
+            }
+            rows.for_each(|row| rest.add(job, row));
         }
-        rows.for_each(|row| rest.add(job, row));
+        let heads = || jobs().filter_map(|job| Some((&job.run_id, job.events.last()?.seq)));
+        let notifications = self.sender.map(|sender| payloads(sender, heads())).unwrap_or_default();
+        let query = first.bind(sqlx::query_scalar(AssertSqlSafe(Arc::clone(self.sql))));
+        let query = rest.bind(query).bind(GROWN).bind(notifications);
+        let query = Summaries::of(jobs()).bind(query.bind(self.worker));
+        let mut query = NewRuns::of(jobs()).bind(query);
+        if !self.ends.is_empty() {
+            query = self.ends.columns().into_iter().fold(query, sqlx::query::QueryScalar::bind);
+        }
+        let mut answer: Vec<String> = in_time(time, query.fetch_all(connection)).await?;
+        // A notification adds an empty row.
+        answer.retain(|run_id| !run_id.is_empty());
+        Ok(answer)
     }
-    let heads = || jobs().filter_map(|job| Some((&job.run_id, job.events.last()?.seq)));
-    let notifications = sender.map(|sender| payloads(sender, heads())).unwrap_or_default();
-    let query = first.bind(sqlx::query_scalar(WRITE));
-    let query = rest.bind(query).bind(GROWN).bind(notifications);
-    let query = Summaries::of(jobs()).bind(query.bind(worker));
-    let query = NewRuns::of(jobs()).bind(query);
-    let mut answer: Vec<String> = in_time(time, query.fetch_all(connection)).await?;
-    // A notification adds an empty row.
-    answer.retain(|run_id| !run_id.is_empty());
-    Ok(answer)
 }
 
 /// Summaries as column arrays, for a bulk update.

@@ -1,12 +1,15 @@
-//! Many at once, over several workers on one PostgreSQL.
+//! Many at once, over several workers.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use turnwire_contract::{Created, Entries, NewRun, RequestKey, RunOutcome, RunRecords, StoreError};
+use turnwire_contract::{
+    Created, Entries, Event, Journal, NewRun, RecordedEvent, RequestKey, RunEnd, RunId, RunOutcome,
+    RunRecords, Seq, StoreError, Timestamp, Usage,
+};
 use turnwire_stores::Store;
 
-use crate::support::{Backend, run, run_in, tenant};
+use crate::support::{Backend, entries, run, run_in, tenant};
 
 /// How soon.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -106,5 +109,38 @@ async fn what_a_run_has_seen_is_a_prefix_of_its_conversation() {
         let seen = stores[0].context(&tenant(), &name.as_str().into()).await.unwrap();
         assert_eq!(seen.last().unwrap().id.as_str(), format!("msg_{name}"));
         assert_eq!(seen, history[..seen.len()], "{name}");
+    }
+}
+
+/// C3, C16: of runs that end at the same time, one that another worker has taken over does not end
+/// and adds nothing to its conversation, and the others do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_run_does_not_end_with_others() {
+    for backend in Backend::all() {
+        let stores = backend.stores(2).await;
+        let [one, two] = stores.as_slice() else { unreachable!() };
+        let ids: Vec<String> = (10..30).map(|n| format!("run_{n}")).collect();
+        let recorded = |run_id: &str, seq, event| {
+            let (run_id, at) = (RunId::from(run_id), Timestamp::from_micros(1));
+            vec![Arc::new(RecordedEvent { run_id, seq: Seq(seq), at, event })]
+        };
+        for id in &ids {
+            one.create(run_in(id, &format!("conv_{id}"))).await.unwrap();
+            one.append(&tenant(), recorded(id, 1, Event::RunStarted)).await.unwrap();
+        }
+        two.append(&tenant(), recorded("run_17", 2, Event::taken_over(2))).await.unwrap();
+        let (tenant, outcome) = (tenant(), RunOutcome::Completed);
+        let end = |id: &String| {
+            let end = Event::RunFinished { outcome: outcome.clone(), usage: Usage::default() };
+            let ending = RunEnd { outcome: outcome.clone(), entries: entries(&[id]) };
+            one.append_end(&tenant, recorded(id, 2, end), ending)
+        };
+        for (id, ended) in ids.iter().zip(join_all(ids.iter().map(end)).await) {
+            assert_eq!(ended.is_ok(), id != "run_17", "{id}: {ended:?}");
+        }
+        assert_eq!(backend.ask("select id from runs where state = 'active'").await, ["run_17"]);
+        let expected: Vec<&String> = ids.iter().filter(|id| *id != "run_17").collect();
+        let added = "select run_id from entries where id like 'msg_run%' order by run_id";
+        assert_eq!(backend.ask(added).await.iter().collect::<Vec<_>>(), expected);
     }
 }
