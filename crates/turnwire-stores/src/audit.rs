@@ -211,32 +211,23 @@ impl Store {
             ];
             columns.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
         }
-        let sql = format!(
+        let add_entries = format!(
             "insert into audit_entries (chain, seq, at, tenant, action, object, record, hash)
              select $1, cast(zipped.c1 as bigint), cast(zipped.c2 as bigint), zipped.c3, zipped.c4,
-                    zipped.c5, zipped.c6, zipped.c7 from {}
-             where true returning seq",
+                    zipped.c5, zipped.c6, zipped.c7 from {}",
             self.0.database.dialect().zip(&["$2", "$3", "$4", "$5", "$6", "$7", "$8"])
         );
+        let move_end = "insert into audit_chains (chain, first_seq, start, last_seq, hash)
+                        values ($1, 1, $9, $10, $11)
+                        on conflict (chain) do update set last_seq = $10, hash = $11";
         let columns = columns
             .each_ref()
             .map(|column| column.iter().map(String::as_str).collect::<Vec<&str>>());
+        let start = first_hash(&end.chain);
         let mut values = vec![Value::Text(&end.chain)];
         values.extend(columns.iter().map(|column| Value::Texts(column)));
-        let mut transaction = self.0.database.begin().await?;
-        transaction.query(&sql, &values).await?;
-        let sql = "insert into audit_chains (chain, first_seq, start, last_seq, hash)
-                   values ($1, 1, $2, $3, $4)
-                   on conflict (chain) do update set last_seq = $3, hash = $4 returning chain";
-        let start = first_hash(&end.chain);
-        let values = [
-            Value::Text(&end.chain),
-            Value::Text(&start),
-            Value::Integer(end.seq),
-            Value::Text(&end.hash),
-        ];
-        transaction.query(sql, &values).await?;
-        transaction.commit().await
+        values.extend([Value::Text(&start), Value::Integer(end.seq), Value::Text(&end.hash)]);
+        self.0.database.change(&[add_entries, move_end.to_owned()], &values).await
     }
 
     /// Deletes entries older than `retention`, from the beginning of each chain up to the first

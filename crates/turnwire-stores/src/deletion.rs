@@ -4,7 +4,7 @@
 //! later run's context. It is hidden: no query returns it, and only its entries stay. It is deleted
 //! with the last run that continues it.
 
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 use turnwire_contract::StoreError;
 
 use crate::{
@@ -12,8 +12,8 @@ use crate::{
     turn_queue::TurnQueue,
 };
 
-/// Runs that wait to be deleted together.
-pub(crate) type DeletionQueue = TurnQueue<WaitingDeletion>;
+/// Runs that wait to be deleted together. Whoever has the turn knows when the last batch ended.
+pub(crate) type DeletionQueue = TurnQueue<WaitingDeletion, Option<Instant>>;
 
 pub(crate) struct WaitingDeletion {
     pub(crate) run: RunKey,
@@ -114,14 +114,7 @@ impl Batch<'_> {
         let keys = self.keys();
         let all: Vec<String> =
             beginnings.iter().map(|before| format!("{} {keys}", before.as_ref())).collect();
-        let sql = match all.split_last() {
-            Some((last, others)) if self.dialect.writes_in_with => {
-                let others: Vec<String> =
-                    others.iter().zip(1..).map(|(sql, n)| format!("t{n} as ({sql})")).collect();
-                format!("with {} {last}", others.join(", "))
-            }
-            _ => all.join("; "),
-        };
+        let sql = self.dialect.together(&all);
         self.query(&sql).await.map(drop)
     }
 

@@ -1,13 +1,17 @@
 //! Deletes runs that are to go at the same time in one transaction.
 //!
 //! A response that is not stored is deleted when its run ends, so a busy gateway deletes as many
-//! runs as it starts, and a deletion takes a dozen statements. They cost the same for one run and
-//! for a hundred. So whoever comes first deletes all runs that wait; those who come meanwhile wait
-//! for the next turn. Nobody waits for others to come.
+//! runs as it starts, and a deletion takes half a dozen statements. They cost the same for one run
+//! and for a hundred. So whoever comes first deletes all runs that wait; those who come meanwhile
+//! wait for the next turn. Turns have a pause in between, so that more runs share one while many are
+//! deleted; a single deletion does not wait.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
-use tokio::sync::oneshot;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep_until},
+};
 use turnwire_contract::{RunId, StoreError, TenantId};
 
 use crate::{
@@ -18,6 +22,9 @@ use crate::{
     run_store::{lock_finished_run, unknown},
     turn_queue::Waited,
 };
+
+/// From the end of a batch to the next one.
+const PAUSE: Duration = Duration::from_millis(20);
 
 impl Store {
     /// Deletes a finished run, together with others that wait.
@@ -34,7 +41,15 @@ impl Store {
             let deleted = loop {
                 match queue.wait(&mut deleted).await {
                     Waited::Done(deleted) => break deleted,
-                    Waited::Turn(_turn) => self.delete_batch(queue.next_batch()).await,
+                    Waited::Turn(mut last_end) => {
+                        if let Some(last_end) = *last_end
+                            && !queue.is_full()
+                        {
+                            sleep_until(last_end + PAUSE).await;
+                        }
+                        self.delete_batch(queue.next_batch()).await;
+                        *last_end = Some(Instant::now());
+                    }
                 }
             };
             match deleted {

@@ -46,6 +46,11 @@ impl<T, S> TurnQueue<T, S> {
         }
     }
 
+    /// Returns whether a batch would have no place for more.
+    pub(crate) fn is_full(&self) -> bool {
+        lock(&self.waiting).len() >= MAX_BATCH
+    }
+
     /// The requests that have waited longest.
     pub(crate) fn next_batch(&self) -> Vec<T> {
         let mut waiting = lock(&self.waiting);

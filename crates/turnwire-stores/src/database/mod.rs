@@ -50,6 +50,14 @@ pub(crate) trait Database: Send + Sync {
         transaction.commit().await
     }
 
+    /// Executes changes with the same parameters in one transaction. No two of them concern the same
+    /// row.
+    async fn change(&self, changes: &[String], values: &[Value<'_>]) -> Result<(), DatabaseError> {
+        let mut transaction = self.begin().await?;
+        transaction.query(&self.dialect().together(changes), values).await?;
+        transaction.commit().await
+    }
+
     /// Returns the use of the connections.
     fn pool_use(&self) -> PoolUse {
         PoolUse::default()
@@ -239,6 +247,18 @@ impl Dialect {
     /// Returns a table of the numbers in a [`Value::Integers`].
     pub(crate) fn integers(&self, parameter: &str) -> String {
         (self.integers)(parameter)
+    }
+
+    /// Returns `changes`, no two of which concern the same row, as one text.
+    pub(crate) fn together(&self, changes: &[String]) -> String {
+        match changes.split_last() {
+            Some((last, others)) if self.writes_in_with && !others.is_empty() => {
+                let others: Vec<String> =
+                    others.iter().zip(1..).map(|(sql, n)| format!("t{n} as ({sql})")).collect();
+                format!("with {} {last}", others.join(", "))
+            }
+            _ => changes.join("; "),
+        }
     }
 
     /// Returns a table `zipped` of several [`Value::Texts`] of the same length: row number `n`,

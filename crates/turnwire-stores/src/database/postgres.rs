@@ -273,6 +273,10 @@ impl Database for PostgresDatabase {
         Err(DatabaseError::Unavailable("the database does not answer".to_owned()))
     }
 
+    async fn change(&self, changes: &[String], values: &[Value<'_>]) -> Result<(), DatabaseError> {
+        self.query(&DIALECT.together(changes), values).await.map(drop)
+    }
+
     async fn share_table(&self, table: &'static str) -> Result<(), DatabaseError> {
         let Some(role) = &self.tenant_role else { return Ok(()) };
         let mut connection = self.connection().await?;

@@ -169,18 +169,22 @@ impl Database for SqliteDatabase {
         rows?.iter().map(read).collect()
     }
 
-    /// One text with all statements: each on its own would be a way to the thread of the connection and
-    /// back, on which the caller waits in line with everything else that the process does.
     async fn query_all(&self, statements: &[RowsStatement]) -> Result<(), DatabaseError> {
-        let connection = self.writing.acquire().await.map_err(failed)?;
-        let mut transaction = SqliteTransaction(Some(connection));
         let numbered =
             |(statement, n): (&RowsStatement, usize)| statement.sql.replace("$1", &format!("${n}"));
         let all: Vec<String> = statements.iter().zip(1..).map(numbered).collect();
-        let script = format!("begin immediate; {}; commit", all.join("; "));
         let values: Vec<Value<'_>> =
             statements.iter().map(|statement| Value::Text(&statement.rows)).collect();
-        let done = bound(&script, &values).execute(transaction.connection()?).await;
+        self.change(&all, &values).await
+    }
+
+    /// One text with all statements: each on its own would be a way to the thread of the connection and
+    /// back, on which the caller waits in line with everything else that the process does.
+    async fn change(&self, changes: &[String], values: &[Value<'_>]) -> Result<(), DatabaseError> {
+        let connection = self.writing.acquire().await.map_err(failed)?;
+        let mut transaction = SqliteTransaction(Some(connection));
+        let script = format!("begin immediate; {}; commit", self.dialect().together(changes));
+        let done = bound(&script, values).execute(transaction.connection()?).await;
         let done = done.map(drop).map_err(failed);
         match &done {
             Ok(()) => transaction.0 = None,
