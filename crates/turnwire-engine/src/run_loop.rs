@@ -66,10 +66,12 @@ pub(crate) async fn drive(
             DriveOutcome::Ended(RunOutcome::Failed { failure: failures::engine_failed() })
         }
     };
-    if let DriveOutcome::Ended(outcome) = &outcome {
-        Box::pin(finish(run, context, outcome.clone())).await?;
+    match outcome {
+        DriveOutcome::Ended(outcome) => {
+            Box::pin(finish(run, context, outcome)).await.map(DriveOutcome::Ended)
+        }
+        DriveOutcome::HandedOver => Ok(DriveOutcome::HandedOver),
     }
-    Ok(outcome)
 }
 
 async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutcome, JournalError> {
@@ -191,20 +193,23 @@ fn skipped(calls: Vec<CallId>, reason: &str) -> Vec<Event> {
 }
 
 /// Ends the run: first in the journal, whose fencing proves that the run is still ours, then in the
-/// conversation.
+/// conversation. Returns its outcome.
 async fn finish(
     run: &LiveRun,
     context: &RunContext,
     outcome: RunOutcome,
-) -> Result<(), JournalError> {
-    // One batch closes everything open and ends the run, so there is no intermediate state. The last
-    // turn may have recorded it already.
-    let has_ended = run.state().outcome().is_some();
-    if !has_ended {
+) -> Result<RunOutcome, JournalError> {
+    // The last turn may have ended it.
+    let recorded = run.state().outcome().cloned();
+    let outcome = if let Some(recorded) = recorded {
+        recorded
+    } else {
+        // One batch closes everything open and ends the run, so there is no intermediate state.
         run.record_end(outcome.clone()).await?;
-    }
-    persist_end(run, context.store.as_ref(), outcome).await;
-    Ok(())
+        outcome
+    };
+    persist_end(run, context.store.as_ref(), outcome.clone()).await;
+    Ok(outcome)
 }
 
 /// Stores the entries that a finished run adds to its conversation, unless the batch of its end

@@ -94,7 +94,9 @@ struct PendingBatch {
     last: Seq,
     /// Whether the end event has a seq. No event may follow it.
     is_over: bool,
-    /// Why the journal rejected an event. After that, only the end is recorded.
+    /// Whether another worker has the run, or may have it.
+    is_relinquished: bool,
+    /// Why the journal rejected an event. Whoever records something else then clears it.
     rejected: Option<String>,
     events: Vec<Arc<RecordedEvent>>,
     /// Stored together with the end event. Boxed, because few runs are about to end.
@@ -184,6 +186,7 @@ impl LiveRun {
             waiting: Mutex::new(PendingBatch {
                 last: head,
                 is_over: false,
+                is_relinquished: false,
                 rejected: None,
                 events: Vec::new(),
                 ending: None,
@@ -423,7 +426,6 @@ impl LiveRun {
         waiting.events.clear();
         waiting.ending = None;
         waiting.last = committed;
-        // A relinquished run stays relinquished.
         waiting.is_over &= !was_end;
         waiting.rejected = Some(reason.to_owned());
     }
@@ -448,7 +450,7 @@ impl LiveRun {
         }
         for event in events {
             let seq = waiting.last.next();
-            if waiting.is_over {
+            if waiting.is_over || waiting.is_relinquished {
                 return Err(JournalError::Conflict { run_id: self.id.clone(), seq });
             }
             waiting.is_over = event.ends_the_run();

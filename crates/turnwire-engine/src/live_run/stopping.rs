@@ -52,7 +52,7 @@ impl LiveRun {
 
     /// Drops the run at once: nothing more is appended, and all its tasks are stopped.
     pub(crate) fn relinquish(&self) {
-        lock(&self.waiting).is_over = true;
+        lock(&self.waiting).is_relinquished = true;
         self.stop.cancel();
     }
 
