@@ -12,7 +12,8 @@ use crate::{
     turn_queue::TurnQueue,
 };
 
-/// Runs that wait to be deleted together. Whoever has the turn knows when the last batch ended.
+/// Runs that wait to be deleted together. Whoever has the turn knows when the last batch
+/// ended, if several shared it.
 pub(crate) type DeletionQueue = TurnQueue<WaitingDeletion, Option<Instant>>;
 
 pub(crate) struct WaitingDeletion {

@@ -36,7 +36,7 @@ impl Store {
         self.forget_old_keys().await?;
         self.forget_expired_shares().await?;
         self.forget_old_usage().await?;
-        self.forget_left_secrets().await?;
+        self.forget_left_behind().await?;
         if let Some(retention) = self.0.options.conversation_retention {
             while self.forget_unused_conversations(retention, AT_ONCE).await? == AT_ONCE {}
         }

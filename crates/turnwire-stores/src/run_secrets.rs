@@ -52,13 +52,17 @@ impl Store {
         Ok(found.iter().map(secret).collect::<Result<_, DatabaseError>>()?)
     }
 
-    /// Deletes secrets of runs that have ended. There are none, unless a worker of an earlier version
-    /// ended the run.
-    pub(crate) async fn forget_left_secrets(&self) -> Result<(), StoreError> {
-        let sql = "delete from run_secrets where not exists
-                       (select 1 from runs where runs.id = run_secrets.run_id
-                        and runs.tenant = run_secrets.tenant and runs.state = 'active')";
-        self.0.database.query(sql, &[]).await?;
+    /// Deletes secrets and commands of runs that have ended. There are none, unless a worker of an
+    /// earlier version ended the run, or a command came while it ended.
+    pub(crate) async fn forget_left_behind(&self) -> Result<(), StoreError> {
+        for table in ["run_secrets", "commands"] {
+            let sql = format!(
+                "delete from {table} where not exists
+                     (select 1 from runs where runs.id = {table}.run_id
+                      and runs.tenant = {table}.tenant and runs.state = 'active')"
+            );
+            self.0.database.query(&sql, &[]).await?;
+        }
         Ok(())
     }
 }

@@ -3,8 +3,8 @@
 //! A response that is not stored is deleted when its run ends, so a busy gateway deletes as many
 //! runs as it starts, and a deletion takes half a dozen statements. They cost the same for one run
 //! and for a hundred. So whoever comes first deletes all runs that wait; those who come meanwhile
-//! wait for the next turn. Turns have a pause in between, so that more runs share one while many are
-//! deleted; a single deletion does not wait.
+//! wait for the next turn. After a turn that several shared comes a pause, so that even more share the
+//! next; whoever deletes one run after the other does not wait.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -23,12 +23,25 @@ use crate::{
     turn_queue::Waited,
 };
 
-/// From the end of a batch to the next one.
+/// From the end of a batch of several to the next one.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Store {
     /// Deletes a finished run, together with others that wait.
     pub(crate) async fn delete_run(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+    ) -> Result<(), StoreError> {
+        // In a task: a client that disconnects must not leave its deletion to whoever comes next.
+        let (store, tenant, run_id) = (self.clone(), tenant.clone(), run_id.clone());
+        let deleted =
+            self.0.tasks.spawn(async move { store.delete_with_others(&tenant, &run_id).await });
+        let panicked = |_| StoreError::Unavailable("the run was not deleted".to_owned());
+        deleted.await.map_err(panicked)?
+    }
+
+    async fn delete_with_others(
         &self,
         tenant: &TenantId,
         run_id: &RunId,
@@ -41,14 +54,16 @@ impl Store {
             let deleted = loop {
                 match queue.wait(&mut deleted).await {
                     Waited::Done(deleted) => break deleted,
-                    Waited::Turn(mut last_end) => {
-                        if let Some(last_end) = *last_end
+                    Waited::Turn(mut last_shared) => {
+                        if let Some(last_end) = *last_shared
                             && !queue.is_full()
                         {
                             sleep_until(last_end + PAUSE).await;
                         }
-                        self.delete_batch(queue.next_batch()).await;
-                        *last_end = Some(Instant::now());
+                        let batch = queue.next_batch();
+                        let is_shared = batch.len() > 1;
+                        self.delete_batch(batch).await;
+                        *last_shared = is_shared.then(Instant::now);
                     }
                 }
             };

@@ -148,7 +148,8 @@ impl Commands for Store {
         run_id: &RunId,
         command: RunCommand,
     ) -> Result<(), StoreError> {
-        // Locked, so that the run cannot end in between and leave the command behind.
+        // Locked, so that the run does not end in between. A statement that ends it and has begun
+        // before may leave the command behind; retention deletes it.
         let sql = format!(
             "insert into commands (tenant, run_id, command)
              select tenant, id, $3 from runs

@@ -117,8 +117,7 @@ async fn what_a_run_has_seen_is_a_prefix_of_its_conversation() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_run_does_not_end_with_others() {
     for backend in Backend::all() {
-        let stores = backend.stores(2).await;
-        let [one, two] = stores.as_slice() else { unreachable!() };
+        let one = backend.store().await;
         let ids: Vec<String> = (10..30).map(|n| format!("run_{n}")).collect();
         let recorded = |run_id: &str, seq, event| {
             let (run_id, at) = (RunId::from(run_id), Timestamp::from_micros(1));
@@ -127,13 +126,18 @@ async fn a_lost_run_does_not_end_with_others() {
         for id in &ids {
             one.create(run_in(id, &format!("conv_{id}"))).await.unwrap();
             one.append(&tenant(), recorded(id, 1, Event::RunStarted)).await.unwrap();
+            // From here on the end changes nothing that lists say about the run.
+            one.append(&tenant(), recorded(id, 2, Event::TurnStarted { turn: 1 })).await.unwrap();
         }
-        two.append(&tenant(), recorded("run_17", 2, Event::taken_over(2))).await.unwrap();
+        // Nobody is told about this row, so that the database has to refuse what comes next.
+        let theirs = "insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, body)
+                      values ('t', 'run_17', 3, 3, 1, 'event', '[]') returning run_id";
+        assert_eq!(backend.ask(theirs).await, ["run_17"]);
         let (tenant, outcome) = (tenant(), RunOutcome::Completed);
         let end = |id: &String| {
             let end = Event::RunFinished { outcome: outcome.clone(), usage: Usage::default() };
             let ending = RunEnd { outcome: outcome.clone(), entries: entries(&[id]) };
-            one.append_end(&tenant, recorded(id, 2, end), ending)
+            one.append_end(&tenant, recorded(id, 3, end), ending)
         };
         for (id, ended) in ids.iter().zip(join_all(ids.iter().map(end)).await) {
             assert_eq!(ended.is_ok(), id != "run_17", "{id}: {ended:?}");
