@@ -534,14 +534,15 @@ impl<'a> TurnRecorder<'a> {
         }
         self.to_record.extend(ends);
         let events = mem::take(&mut self.to_record);
-        let is_stopped = self.run.stopped_by().is_some();
-        if let (Step::Finish(outcome), false) = (after.next_step(), is_stopped) {
-            let has_ended = self.run.record_last(events, after, outcome.clone()).await?;
-            let ended =
-                if has_ended { TurnOutcome::EndedRun(outcome) } else { TurnOutcome::Finished };
-            return Ok(ended);
+        if let Step::Finish(outcome) = after.next_step()
+            && self.run.stopped_by().is_none()
+        {
+            if self.run.record_last(events, after, outcome.clone()).await? {
+                return Ok(TurnOutcome::EndedRun(outcome));
+            }
+        } else {
+            self.run.record_all(events).await?;
         }
-        self.run.record_all(events).await?;
         Ok(TurnOutcome::Finished)
     }
 

@@ -214,7 +214,7 @@ impl LiveRun {
         }
     }
 
-    /// Attaches an observer that sees a tool's start before the tool runs.
+    /// Attaches a first reader, which sees a tool's start before the tool runs.
     pub fn watched_by(mut self, first_reader: Option<watch::Receiver<Seq>>) -> Self {
         let first_reader =
             first_reader.map(|seen| FirstReader { seen, is_slow: AtomicBool::new(false) });

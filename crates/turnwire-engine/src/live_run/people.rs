@@ -12,9 +12,9 @@ use turnwire_contract::{ApprovalAnswer, CallId, Event, InputId, JournalError, Re
 use super::LiveRun;
 use crate::{deadline::later, sync::lock};
 
-/// How long a tool start waits for the observer. An observer that exceeds it is not waited for
-/// again, so it delays a run only once.
-const WATCHER_GRACE: Duration = Duration::from_millis(250);
+/// How long a tool start waits for the first reader. One that exceeds it is not waited for again, so
+/// it delays a run only once.
+const FIRST_READER_GRACE: Duration = Duration::from_millis(250);
 
 impl LiveRun {
     /// Records an answer if the call waits for an approval, and returns whether it did. A conflict
@@ -191,14 +191,14 @@ impl LiveRun {
         self.record_all(events).await
     }
 
-    /// Waits briefly for the observer to see `seq` before the tool starts.
+    /// Waits briefly for the first reader to see `seq` before the tool starts.
     pub(crate) async fn let_first_reader_see(&self, seq: Seq) {
         let Some(first_reader) = &self.first_reader else { return };
         if first_reader.is_slow.load(Ordering::Relaxed) {
             return;
         }
         let mut seen = first_reader.seen.clone();
-        if timeout(WATCHER_GRACE, seen.wait_for(|seen| *seen >= seq)).await.is_err() {
+        if timeout(FIRST_READER_GRACE, seen.wait_for(|seen| *seen >= seq)).await.is_err() {
             first_reader.is_slow.store(true, Ordering::Relaxed);
         }
     }
