@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{CallId, ItemId, ToolKind};
+use crate::{CallId, ItemId, RunId, ToolKind};
 
 /// An item and its ID in the conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,6 +21,29 @@ impl Entry {
     /// Creates an entry for `item` with the ID `id`.
     pub fn new(id: impl Into<Arc<str>>, item: Item) -> Self {
         Self { id: ItemId::new(id), item: Arc::new(item) }
+    }
+
+    /// Returns the input of the run `run_id` as entries. The IDs are deterministic.
+    pub fn of_input(run_id: &RunId, input: &[Item]) -> Vec<Self> {
+        let run = Self::run_part(run_id);
+        let named = |(n, item): (usize, &Item)| {
+            let prefix = match item {
+                Item::Message { .. } => "msg",
+                Item::Reasoning { .. } => "rs",
+                Item::Call { kind: ToolKind::Custom, .. } => "ctc",
+                Item::Call { .. } => "fc",
+                Item::CallResult { custom: true, .. } => "ctco",
+                Item::CallResult { .. } => "fco",
+            };
+            Self::new(format!("{prefix}_{run}_{n}"), item.clone())
+        };
+        input.iter().enumerate().map(named).collect()
+    }
+
+    /// Returns the part of a run's ID that is in the IDs of its input.
+    pub fn run_part(run_id: &RunId) -> &str {
+        let run = run_id.as_str();
+        run.split_once('_').map_or(run, |(_, rest)| rest)
     }
 }
 

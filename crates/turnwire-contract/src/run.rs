@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use crate::{
     Actor, BudgetScope, CallId, ConversationId, Decision, Entry, Generation, Item, ItemId, RunId,
-    Scope, ServerRef, ServerSecrets, TenantId, ToolKind, ToolRef, ToolSpec, TraceContext,
+    Scope, ServerRef, ServerSecrets, TenantId, ToolRef, ToolSpec, TraceContext,
 };
 
 /// A request for a run. Recorded with the run and never changed.
@@ -151,20 +151,7 @@ impl RunRequest {
 
     /// Returns the input as conversation entries of the run `run_id`. The IDs are deterministic.
     pub fn entries(&self, run_id: &RunId) -> Vec<Entry> {
-        let run = run_id.as_str();
-        let run = run.split_once('_').map_or(run, |(_, rest)| rest);
-        let named = |(n, item): (usize, &Item)| {
-            let prefix = match item {
-                Item::Message { .. } => "msg",
-                Item::Reasoning { .. } => "rs",
-                Item::Call { kind: ToolKind::Custom, .. } => "ctc",
-                Item::Call { .. } => "fc",
-                Item::CallResult { custom: true, .. } => "ctco",
-                Item::CallResult { .. } => "fco",
-            };
-            Entry::new(format!("{prefix}_{run}_{n}"), item.clone())
-        };
-        self.input.iter().enumerate().map(named).collect()
+        Entry::of_input(run_id, &self.input)
     }
 }
 

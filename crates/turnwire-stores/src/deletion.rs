@@ -9,6 +9,8 @@ use turnwire_contract::StoreError;
 
 use crate::{
     database::{Database, DatabaseError, Dialect, Row, Transaction, Value},
+    entries::IS_INPUT,
+    input_lists::{self, ListKey},
     turn_queue::TurnQueue,
 };
 
@@ -132,6 +134,7 @@ impl Batch<'_> {
     /// Deletes hidden runs that no run continues, then those that only these continued, and so on
     /// up the chains.
     async fn delete_unreferenced(&mut self) -> Result<(), DatabaseError> {
+        let mut lists = Vec::new();
         while !self.runs.is_empty() {
             // If two runs that continue the same one are deleted concurrently, the second waits
             // here and then sees that it is the last.
@@ -143,10 +146,12 @@ impl Batch<'_> {
                             (select 1 from runs as next
                              where next.continues = runs.id and next.tenant = runs.tenant)
                         and (tenant, id) in";
-            let gone = self.ask(gone, "returning tenant, id, continues").await?;
+            let gone =
+                self.ask(gone, "returning tenant, id, continues, preamble, input_list").await?;
             if gone.is_empty() {
                 break;
             }
+            add_lists(&mut lists, &gone, 3)?;
             let blocked = std::mem::take(&mut self.runs);
             self.runs = gone.iter().map(run_key).collect::<Result<_, _>>()?;
             let entries = "delete from entries where conversation_id is null
@@ -156,7 +161,30 @@ impl Batch<'_> {
             self.change(&[entries, shared]).await?;
             self.go_up(&gone, blocked)?;
         }
-        Ok(())
+        self.let_go_of_lists(&mut lists).await?;
+        input_lists::delete_unused(self.transaction, self.dialect, lists).await
+    }
+
+    /// Of a run that stays hidden, only the input is needed, and that only if entries refer to it. Adds
+    /// the other lists to `lists`.
+    async fn let_go_of_lists(&mut self, lists: &mut Vec<ListKey>) -> Result<(), DatabaseError> {
+        if self.runs.is_empty() {
+            return Ok(());
+        }
+        let held = "select tenant, preamble, input_list from runs
+                    where state = 'hidden' and preamble is not null and (tenant, id) in";
+        let held = self.ask(held, "").await?;
+        if held.is_empty() {
+            return Ok(());
+        }
+        add_lists(lists, &held, 1)?;
+        let release = format!(
+            "update runs set preamble = null, input_list = case when exists
+                 (select 1 from entries e where e.tenant = runs.tenant and e.run_id = runs.id
+                  and {IS_INPUT}) then input_list end
+             where state = 'hidden' and preamble is not null and (tenant, id) in"
+        );
+        self.change(&[release]).await
     }
 
     /// Next are the runs that `gone` continued, and the runs that were blocked.
@@ -173,4 +201,16 @@ impl Batch<'_> {
         self.runs = blocked;
         Ok(())
     }
+}
+
+/// Adds the lists in column `first` and the next one. The tenant is in the first column.
+fn add_lists(lists: &mut Vec<ListKey>, rows: &[Row], first: usize) -> Result<(), DatabaseError> {
+    for row in rows {
+        for column in [first, first + 1] {
+            if let Some(list) = row.optional_text(column)? {
+                lists.push((row.text(0)?.to_owned(), list.to_owned()));
+            }
+        }
+    }
+    Ok(())
 }

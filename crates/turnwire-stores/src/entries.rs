@@ -6,16 +6,91 @@
 //! A run may replace the end of its conversation. Entries that were replaced stay in the table, with
 //! the position of the last entry at that time (`superseded_upto`): the conversation no longer has
 //! them, and runs that began before it still have seen them.
+//!
+//! The input of a run is its first entries. If it is long, its items are in an
+//! [input list](crate::input_lists), and one row stands for all of them ([`InputEntries`]). In
+//! conversations every entry has its own row, because each can be deleted; so it has in runs that
+//! continue another, whose input is only what is new.
 
 use std::collections::HashSet;
 
+use serde::{Deserialize, Serialize};
 use turnwire_contract::{ConversationId, Entry, ItemId, RunId, StoreError, TenantId};
 
 use crate::{
     database::{Database, DatabaseError, Dialect, Row, Transaction, Value},
     failures::{decode, encode},
+    input_lists::{self, SHARED_FROM},
     sealing::{DataKey, Place, Sealing},
 };
+
+/// The first entries of a run, as the first items of the list that its request has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct InputEntries {
+    input_list: String,
+    n: usize,
+}
+
+/// Begins the name of a row that stands for the input of a run. As in the names of the entries
+/// themselves, the run follows.
+const INPUT: &str = "input_";
+
+/// Whether an entry `e` is such a row, in SQL.
+pub(crate) const IS_INPUT: &str = "substr(e.id, 1, 6) = 'input_'";
+
+fn input_name(run: &str) -> String {
+    format!("{INPUT}{run}")
+}
+
+/// Takes the input out of what a run adds at its end, if one row can stand for it.
+pub(crate) async fn take_input(
+    database: &dyn Database,
+    tenant: &TenantId,
+    run_id: &RunId,
+    entries: &mut Vec<Entry>,
+) -> Result<Option<InputEntries>, DatabaseError> {
+    let n_input = n_input_entries(run_id, entries);
+    if n_input < 2 || !are_long(entries.iter().take(n_input))? {
+        return Ok(None);
+    }
+    let sql = "select l.id, l.n_items from runs r
+               join input_lists l on l.tenant = r.tenant and l.id = r.input_list
+               where r.tenant = $1 and r.id = $2
+                   and r.conversation_id is null and r.continues is null";
+    let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
+    let found = database.query(sql, &values).await?;
+    let Some(row) = found.first() else { return Ok(None) };
+    let n = n_input.min(usize::try_from(row.integer(1)?).unwrap_or_default());
+    entries.drain(..n);
+    Ok(Some(InputEntries { input_list: row.text(0)?.to_owned(), n }))
+}
+
+/// Returns how many of the first entries are input, which their names tell.
+fn n_input_entries(run_id: &RunId, entries: &[Entry]) -> usize {
+    let run = Entry::run_part(run_id);
+    let is_input = |(n, entry): &(usize, &Entry)| {
+        place_in_input(&entry.id).is_some_and(|(of, place)| of == run && place == *n)
+    };
+    entries.iter().enumerate().take_while(is_input).count()
+}
+
+/// Returns the run of an input entry and its place there, counted from 0, if it may be one.
+fn place_in_input(id: &ItemId) -> Option<(&str, usize)> {
+    let (_, rest) = id.as_str().split_once('_')?;
+    let (run, place) = rest.rsplit_once('_')?;
+    Some((run, place.parse().ok()?))
+}
+
+fn are_long<'a>(entries: impl Iterator<Item = &'a Entry>) -> Result<bool, DatabaseError> {
+    let mut n_bytes = 0;
+    for entry in entries {
+        n_bytes += encode(&entry.item)?.len();
+        if n_bytes >= SHARED_FROM {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
 
 /// Encoded entries: ids and bodies.
 #[derive(Debug, Default)]
@@ -25,22 +100,43 @@ pub(crate) struct EncodedEntries {
 }
 
 impl EncodedEntries {
-    /// Encodes entries, and encrypts each if it has a key.
-    pub(crate) fn new<'a>(
-        entries: impl IntoIterator<Item = (&'a Entry, Option<&'a DataKey>)>,
-    ) -> Result<Self, DatabaseError> {
-        let (mut names, mut bodies) = (Vec::new(), Vec::new());
+    /// Encodes an entry, and encrypts it if there is a key.
+    pub(crate) fn add(
+        &mut self,
+        entry: &Entry,
+        key: Option<&DataKey>,
+    ) -> Result<(), DatabaseError> {
         // The column is only a lookup key, and no client can ask for an id with a NUL character. An
         // id invented by the model must not prevent the end of a run.
-        for (entry, key) in entries {
-            let (name, mut body) = (entry.id.as_str().replace('\0', "\u{fffd}"), encode(entry)?);
-            if let Some(key) = key {
-                key.seal(Place::entry(&name), &mut body)?;
-            }
-            names.push(name);
-            bodies.push(body);
+        self.add_row(entry.id.as_str().replace('\0', "\u{fffd}"), encode(entry)?, key)
+    }
+
+    /// Encodes the row that stands for the input of a run.
+    pub(crate) fn add_input(
+        &mut self,
+        run_id: &RunId,
+        input: &InputEntries,
+        key: Option<&DataKey>,
+    ) -> Result<(), DatabaseError> {
+        self.add_row(input_name(Entry::run_part(run_id)), encode(input)?, key)
+    }
+
+    fn add_row(
+        &mut self,
+        name: String,
+        mut body: String,
+        key: Option<&DataKey>,
+    ) -> Result<(), DatabaseError> {
+        if let Some(key) = key {
+            key.seal(Place::entry(&name), &mut body)?;
         }
-        Ok(Self { names, bodies })
+        self.names.push(name);
+        self.bodies.push(body);
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
     }
 
     pub(crate) fn names(&self) -> Vec<&str> {
@@ -65,7 +161,10 @@ pub(crate) async fn add(
     if entries.is_empty() {
         return Ok(());
     }
-    let encode = EncodedEntries::new(entries.iter().map(|entry| (entry, key)))?;
+    let mut encoded = EncodedEntries::default();
+    for entry in entries {
+        encoded.add(entry, key)?;
+    }
     let sql = format!(
         "insert into entries (tenant, run_id, conversation_id, id, entry)
          select $1, $2, $3, zipped.c1, zipped.c2 from {} where true order by zipped.n",
@@ -75,8 +174,8 @@ pub(crate) async fn add(
         Value::Tenant(tenant),
         Value::OptionalText(run_id.map(RunId::as_str)),
         Value::OptionalText(conversation_id),
-        Value::Texts(&encode.names()),
-        Value::Texts(&encode.bodies()),
+        Value::Texts(&encoded.names()),
+        Value::Texts(&encoded.bodies()),
     ];
     transaction.query(&sql, &values).await.map(drop)
 }
@@ -174,7 +273,11 @@ pub(crate) async fn named(
     tenant: &TenantId,
     names: &[ItemId],
 ) -> Result<Vec<Entry>, StoreError> {
-    let names: Vec<&str> = names.iter().map(ItemId::as_str).collect();
+    let wanted: HashSet<&str> = names.iter().map(ItemId::as_str).collect();
+    let inputs: HashSet<String> =
+        names.iter().filter_map(place_in_input).map(|(run, _)| input_name(run)).collect();
+    let names: Vec<&str> =
+        wanted.iter().copied().chain(inputs.iter().map(String::as_str)).collect();
     let sql = format!(
         "select entry, id from entries where tenant = $1 and id in (select value from {})
          order by position",
@@ -183,7 +286,7 @@ pub(crate) async fn named(
     let values = [Value::Tenant(tenant), Value::Texts(&names)];
     let mut found = read(sealing, tenant, &database.query(&sql, &values).await?).await?;
     let mut seen = HashSet::new();
-    found.retain(|entry| seen.insert(entry.id.clone()));
+    found.retain(|entry| wanted.contains(entry.id.as_str()) && seen.insert(entry.id.clone()));
     Ok(found)
 }
 
@@ -195,8 +298,23 @@ async fn read(
 ) -> Result<Vec<Entry>, StoreError> {
     let mut entries = Vec::with_capacity(rows.len());
     for row in rows {
-        let entry = sealing.open(tenant, Place::entry(row.text(1)?), row.text(0)?).await?;
-        entries.push(decode(&entry)?);
+        let (entry, name) = (row.text(0)?, row.text(1)?);
+        let entry = sealing.open(tenant, Place::entry(name), entry).await?;
+        if name.starts_with(INPUT)
+            && let Ok(InputEntries { input_list, n }) = decode(&entry)
+        {
+            let input = input_lists::read_items(sealing, tenant, &input_list).await?;
+            let mut input = input.ok_or_else(|| unreadable(&input_list))?;
+            input.truncate(n);
+            // All that counts of the name is the run in it.
+            entries.extend(Entry::of_input(&RunId::from(name), &input));
+        } else {
+            entries.push(decode(&entry)?);
+        }
     }
     Ok(entries)
+}
+
+fn unreadable(input_list: &str) -> DatabaseError {
+    DatabaseError::Failed(format!("the input list `{input_list}` cannot be read"))
 }

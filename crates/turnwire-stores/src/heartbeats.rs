@@ -1,6 +1,13 @@
-//! The heartbeats of this worker, and the runs of which it does not know whether they are stored.
+//! The heartbeats of this worker, what they told of the others, and the runs of which it does not know
+//! whether they are stored.
 
-use std::{sync::Mutex, time::Duration};
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::time::Instant;
 use turnwire_contract::RunId;
@@ -19,6 +26,7 @@ const MAX_STUCK: Duration = Duration::from_secs(10);
 pub(crate) struct HeartbeatState {
     series: Mutex<HeartbeatSeries>,
     uncertain: Mutex<Vec<(RunId, Instant)>>,
+    may_write_lists: AtomicBool,
 }
 
 /// Consecutive heartbeats, with less than a lease between them.
@@ -42,6 +50,16 @@ impl HeartbeatState {
         series.last = Some(now);
         series.heard += 1;
         series.heard
+    }
+
+    /// Records whether all workers can read input lists.
+    pub(crate) fn set_may_write_lists(&self, may_write: bool) {
+        self.may_write_lists.store(may_write, Ordering::Relaxed);
+    }
+
+    /// Returns whether all workers can read input lists.
+    pub(crate) fn may_write_lists(&self) -> bool {
+        self.may_write_lists.load(Ordering::Relaxed)
     }
 
     /// Returns whether heartbeats have succeeded for a whole lease. After an outage all leases have

@@ -22,7 +22,7 @@ use crate::{
     pages::{self, Head},
     progress::SummaryColumns,
     reader::RunReader,
-    sealing::DataKey,
+    run_ends::StoredEnd,
     store::Store,
     writer::Append,
 };
@@ -141,7 +141,11 @@ impl Store {
             return Err(conflict());
         }
         let run_id = first.run_id.clone();
-        let key = self.key_of(tenant).await?;
+        let key = self.retry_until_available(|| self.0.sealing.current(tenant)).await?;
+        let ending = match ending {
+            Some(ending) => Some(StoredEnd::of(&*self.0.database, tenant, &run_id, ending).await),
+            None => None,
+        };
         let progress = self.progress_after(tenant, &batch).await;
         let deliveries = self.deliveries_of(tenant, batch.iter().map(AsRef::as_ref)).await;
         let (is_over, is_noted) = (ending.is_some(), ending.is_some() || progress.is_some());
@@ -239,28 +243,19 @@ impl Store {
         } else if seq == Seq(1) {
             return Ok(true);
         }
-        let head = self.stored_head(run_id).await?;
+        let head = self.retry_until_available(|| pages::head(&*self.0.database, run_id)).await?;
         let head = head.filter(|head| head.tenant == *tenant).ok_or_else(not_found)?;
         Ok(!head.is_over && seq == head.last.next())
     }
 
-    /// Returns the key that encrypts what is written. Waits while the database is unavailable.
-    async fn key_of(&self, tenant: &TenantId) -> Result<Option<Arc<DataKey>>, JournalError> {
+    /// Asks the database, and asks again while it is unavailable.
+    async fn retry_until_available<T, F>(&self, ask: impl Fn() -> F) -> Result<T, JournalError>
+    where
+        F: Future<Output = Result<T, DatabaseError>>,
+    {
         let mut backoff = Backoff::default();
         loop {
-            match self.0.sealing.current(tenant).await {
-                Err(error) if error.is_transient() => self.0.outage.mark_down(&error.to_string()),
-                done => return done.map_err(unavailable),
-            }
-            tokio::time::sleep(backoff.next_pause()).await;
-        }
-    }
-
-    /// Returns the head of the run. Waits while the database is unavailable.
-    async fn stored_head(&self, run_id: &RunId) -> Result<Option<Head>, JournalError> {
-        let mut backoff = Backoff::default();
-        loop {
-            match pages::head(&*self.0.database, run_id).await {
+            match ask().await {
                 Err(error) if error.is_transient() => self.0.outage.mark_down(&error.to_string()),
                 done => return done.map_err(unavailable),
             }

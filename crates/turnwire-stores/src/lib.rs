@@ -9,8 +9,9 @@
 //!
 //! * `store` opens the database and starts the background tasks. `database` is the common interface
 //!   of SQLite and PostgreSQL.
-//! * `start_run` inserts a run with the first events of its journal. `run_store`, `conversations`
-//!   and `entries` store runs and conversations. `run_listing` lists runs from the summaries that
+//! * `start_run` inserts a run with the first events of its journal. `input_lists` stores long requests
+//!   once for all that begin alike. `run_store`, `conversations` and `entries` store runs and
+//!   conversations. `run_listing` lists runs from the summaries that
 //!   `progress` computes and the writer stores.
 //! * `journal` is the append path. `writer` commits appends of all runs in batches. `rows` encodes
 //!   events, `run_ends` stores how runs ended.
@@ -45,6 +46,7 @@ mod failures;
 mod fault_tests;
 mod follower;
 mod heartbeats;
+mod input_lists;
 mod journal;
 mod library;
 mod live_tails;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use turnwire_contract::{RecordedEvent, RunId, Seq, TenantId};
+use turnwire_contract::{Event, RecordedEvent, RunId, Seq, TenantId};
 
 use crate::{
     database::{
         Database, DatabaseError, DedicatedConnection, Row, STATEMENT_TIMEOUT, Value, in_time,
     },
+    input_lists::{self, Shared},
     rows::{StoredRow, seq_column},
     sealing::{Place, Sealing},
 };
@@ -86,6 +87,10 @@ pub(crate) async fn page(
     let mut page = Page::default();
     for row in database.query(sql, &values).await? {
         page.add(sealing, tenant, run_id, stored_row(&row)?).await?;
+        // The first row of a run may be larger than it is stored.
+        if i64::try_from(page.bytes).unwrap_or(i64::MAX) >= max_bytes {
+            break;
+        }
     }
     page.events.retain(|recorded| recorded.seq > after);
     Ok(page)
@@ -112,7 +117,21 @@ impl Page {
         row: StoredRow<'_>,
     ) -> Result<(), DatabaseError> {
         let body = sealing.open(tenant, Place::events(run_id, row.first), row.body).await?;
-        self.add_events(StoredRow { body: &body, ..row }.events(run_id), row.body.len());
+        let stored = StoredRow { body: &body, ..row };
+        let mut events = stored.events(run_id);
+        let mut n_bytes = row.body.len();
+        if let (Some(ids), Some(first)) = (stored.shared_ids(), events.first_mut()) {
+            let shared = input_lists::read(sealing, tenant, run_id, &ids).await?;
+            match (&mut Arc::make_mut(first).event, shared) {
+                (Event::RunQueued { request }, Shared::Read(parts, n_shared)) => {
+                    parts.join(Arc::make_mut(request));
+                    n_bytes += n_shared;
+                }
+                (_, Shared::RunDeleted) => return Ok(()),
+                (event, _) => *event = Event::unreadable(),
+            }
+        }
+        self.add_events(events, n_bytes);
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-//! Deletes old runs, conversations, idempotency keys, counters of use, entries of the audit log and
-//! API keys that ended.
+//! Deletes old runs, conversations, idempotency keys, counters of use, input lists that nobody needs,
+//! entries of the audit log and API keys that ended.
 
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use crate::{
     Store,
     database::{DatabaseError, Value},
     deletion::{self, run_key},
+    input_lists,
+    sync::lock,
     workers::micros,
 };
 
@@ -18,12 +20,17 @@ const AT_ONCE: usize = 50;
 /// Idempotency keys deleted per transaction; they are small.
 const KEYS_AT_ONCE: usize = 1_000;
 
+/// Input lists deleted per transaction, each with what only it continues.
+const LISTS_AT_ONCE: usize = 20;
+
 impl Store {
     /// Deletes runs finished before the retention period, unused conversations and entries of the
-    /// audit log past theirs, API keys that ended before that, and expired idempotency keys. Entries in conversations stay. Returns
-    /// the number of deleted runs. Several workers may do this concurrently.
+    /// audit log past theirs, API keys that ended before that, and expired idempotency keys. Entries in
+    /// conversations stay. Returns the number of deleted runs. Several workers may do this
+    /// concurrently.
     pub async fn forget_old_runs(&self) -> Result<u64, StoreError> {
         let n_forgotten = self.forget_runs_and_what_belongs_to_them().await?;
+        self.forget_unused_lists().await?;
         // Last, because it may be the largest.
         if let Some(retention) = self.0.options.audit_retention {
             self.forget_dead_api_keys(retention).await?;
@@ -97,6 +104,24 @@ impl Store {
             }
         }
         Ok(runs.len())
+    }
+
+    /// Deletes input lists that nobody needs and that are there all the same: a worker of a version
+    /// that does not know of lists deletes runs without them. Looks at some of them at a time, so that
+    /// their number does not matter.
+    async fn forget_unused_lists(&self) -> Result<(), StoreError> {
+        let database = &*self.0.database;
+        let from = lock(&self.0.swept_lists).clone();
+        let (unused, next) = input_lists::find_unused(database, &from).await?;
+        // Whatever cannot be deleted now does not keep it from looking at the others.
+        *lock(&self.0.swept_lists) = next;
+        for lists in unused.chunks(LISTS_AT_ONCE) {
+            let mut transaction = database.begin().await?;
+            let lists = lists.to_vec();
+            input_lists::delete_unused(&mut *transaction, database.dialect(), lists).await?;
+            transaction.commit().await?;
+        }
+        Ok(())
     }
 
     async fn forget_old_keys(&self) -> Result<(), StoreError> {

@@ -5,6 +5,9 @@
 //! call and per run. The body of a row is a list of `[at, event]`; in a row of deltas all but the
 //! first are `[at, "text"]`: the same delta with this text.
 //!
+//! The first event of a run has its request. If it shares the long parts of it with others, what
+//! follows says where they are: `[at, event, ids]` ([`input_lists`](crate::input_lists)).
+//!
 //! If what is stored is encrypted, the whole body is (`sealing`).
 //!
 //! Only events that can be decoded again are written. If a row is unreadable anyway, events derived
@@ -29,6 +32,8 @@ use turnwire_contract::{
 
 use crate::{
     database::{DatabaseError, Transaction, Value},
+    failures::encode,
+    input_lists::{SharedIds, SharedRequest},
     sealing::{DataKey, Place},
 };
 
@@ -93,6 +98,17 @@ pub(crate) fn to_rows(batch: &[Arc<RecordedEvent>]) -> Result<Vec<EventRow>, Dat
         before = Some(&recorded.event);
     }
     Ok(rows)
+}
+
+/// Encodes the first event of a run without the parts of its request that are stored elsewhere.
+pub(crate) fn first_row(
+    recorded: &RecordedEvent,
+    shared: &SharedRequest,
+) -> Result<EventRow, DatabaseError> {
+    let event = Event::RunQueued { request: Arc::new(shared.rest.clone()) };
+    let body = encode(&[(recorded.at.as_micros(), event, shared.ids())])?;
+    let seq = seq_column(recorded.seq)?;
+    Ok(EventRow { first: seq, last: seq, kind: "event", call: None, body })
 }
 
 /// Encrypts the bodies of rows.
@@ -228,12 +244,22 @@ impl StoredRow<'_> {
         Timestamp::from_micros(digits.parse().unwrap_or_default())
     }
 
+    /// Returns where the long parts of the request are, if this is the first row of a run and they are
+    /// not in it.
+    pub(crate) fn shared_ids(&self) -> Option<SharedIds> {
+        if self.first != 1 {
+            return None;
+        }
+        let entries: Vec<Entry> = serde_json::from_str(self.body).ok()?;
+        entries.into_iter().next()?.2
+    }
+
     pub(crate) fn decoded(&self, run_id: &RunId) -> Result<Vec<Arc<RecordedEvent>>, String> {
         let unreadable = |error: serde_json::Error| error.to_string();
         let entries: Vec<Entry> = serde_json::from_str(self.body).map_err(unreadable)?;
         let mut events: Vec<Arc<RecordedEvent>> = Vec::with_capacity(entries.len());
         let seqs = u64::try_from(self.first).unwrap_or_default()..;
-        for (seq, Entry(at, what)) in seqs.zip(entries) {
+        for (seq, Entry(at, what, _)) in seqs.zip(entries) {
             let event = match events.first() {
                 Some(first) if what.get().starts_with('"') => {
                     let text: Cow<'_, str> =
@@ -279,8 +305,9 @@ impl StoredRow<'_> {
     }
 }
 
+/// Time and event, and what follows the first event.
 #[derive(Deserialize)]
-struct Entry<'a>(i64, #[serde(borrow)] &'a RawValue);
+struct Entry<'a>(i64, #[serde(borrow)] &'a RawValue, #[serde(default)] Option<SharedIds>);
 
 /// Returns the text of a delta event.
 fn delta_text(event: &Event) -> Option<&String> {

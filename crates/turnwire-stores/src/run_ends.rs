@@ -2,17 +2,51 @@
 //! runs add, and the commands and secrets that nobody needs any more. Any number of runs takes the
 //! same number of statements.
 
-use turnwire_contract::{RunEnd, RunId, TenantId};
+use tracing::warn;
+use turnwire_contract::{Entry, RunEnd, RunId, RunOutcome, TenantId};
 
 use crate::{
-    database::{DatabaseError, Dialect, RowsStatement, Transaction, Value},
-    entries::EncodedEntries,
+    database::{Database, DatabaseError, Dialect, RowsStatement, Transaction, Value},
+    entries::{self, EncodedEntries, InputEntries},
     failures::encode,
     sealing::DataKey,
 };
 
+/// How a run ended, and what it adds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StoredEnd {
+    outcome: RunOutcome,
+    /// Its input, unless that is among the entries.
+    input: Option<InputEntries>,
+    entries: Vec<Entry>,
+}
+
+impl StoredEnd {
+    /// Prepares the end of a run. If the database does not tell whether one row can stand for the
+    /// input, each entry gets its own: a run does not wait for that.
+    pub(crate) async fn of(
+        database: &dyn Database,
+        tenant: &TenantId,
+        run_id: &RunId,
+        end: RunEnd,
+    ) -> Self {
+        let RunEnd { outcome, mut entries } = end;
+        let input = entries::take_input(database, tenant, run_id, &mut entries).await;
+        let input = input.unwrap_or_else(|error| {
+            warn!(%run_id, %error, "input of the run stored again");
+            None
+        });
+        Self { outcome, input, entries }
+    }
+
+    /// An end with a row for each entry.
+    pub(crate) fn new(outcome: RunOutcome, entries: Vec<Entry>) -> Self {
+        Self { outcome, input: None, entries }
+    }
+}
+
 /// The end of a run, and the key that encrypts what it adds.
-pub(crate) type EndOfRun<'a> = (&'a TenantId, &'a RunId, &'a RunEnd, Option<&'a DataKey>);
+pub(crate) type EndOfRun<'a> = (&'a TenantId, &'a RunId, &'a StoredEnd, Option<&'a DataKey>);
 
 /// Stores the ends of `runs`. Skips those that are not active.
 pub(crate) async fn store(
@@ -157,16 +191,19 @@ struct AddedEntries<'a> {
 
 impl<'a> AddedEntries<'a> {
     fn of(runs: &[EndOfRun<'a>]) -> Result<Self, DatabaseError> {
-        let added = || {
-            runs.iter().flat_map(|(tenant, run_id, end, key)| {
-                end.entries.iter().map(|entry| (tenant.as_str(), run_id.as_str(), (entry, *key)))
-            })
-        };
-        Ok(Self {
-            tenants: added().map(|(tenant, _, _)| tenant).collect(),
-            run_ids: added().map(|(_, run_id, _)| run_id).collect(),
-            entries: EncodedEntries::new(added().map(|(_, _, entry)| entry))?,
-        })
+        let mut added = Self::default();
+        for (tenant, run_id, end, key) in runs {
+            if let Some(input) = &end.input {
+                added.entries.add_input(run_id, input, *key)?;
+            }
+            for entry in &end.entries {
+                added.entries.add(entry, *key)?;
+            }
+            let n_rows = added.entries.len();
+            added.tenants.resize(n_rows, tenant.as_str());
+            added.run_ids.resize(n_rows, run_id.as_str());
+        }
+        Ok(added)
     }
 
     fn rows(&self) -> Vec<(&'a str, &'a str, &str, &str)> {

@@ -16,8 +16,9 @@ use crate::{
     database::{DatabaseError, Dialect, Row, Transaction, Value},
     entries,
     failures::decode,
+    input_lists::{self, Shared, SharedIds},
     rows::append_forced_end,
-    run_ends,
+    run_ends::{self, StoredEnd},
     run_listing::MAX_LISTED,
     sealing::Place,
     webhook_rows::{self, NewDelivery},
@@ -70,7 +71,10 @@ impl RunRecords for Store {
         let found = self.0.database.query(&sql, &values).await?;
         let mut records = Vec::with_capacity(found.len());
         for row in &found {
-            records.push(self.record(tenant, row).await?);
+            match self.record(tenant, row).await {
+                Err(StoreError::NotFound(_)) => {}
+                record => records.push(record?),
+            }
         }
         Ok(records)
     }
@@ -127,9 +131,10 @@ impl RunRecords for Store {
         }
         let tenant = TenantId::from(row.text(0)?);
         let key = self.0.sealing.current(&tenant).await?;
-        let key = key.as_deref();
-        let mut transaction = self.0.database.begin().await?;
-        let (dialect, ending) = (self.0.database.dialect(), RunEnd { outcome, entries });
+        let (key, database) = (key.as_deref(), &*self.0.database);
+        let ending = RunEnd { outcome, entries };
+        let ending = StoredEnd::of(database, &tenant, run_id, ending).await;
+        let (dialect, mut transaction) = (database.dialect(), database.begin().await?);
         run_ends::store(&mut *transaction, dialect, &[(&tenant, run_id, &ending, key)]).await?;
         Ok(transaction.commit().await?)
     }
@@ -156,7 +161,7 @@ impl RunRecords for Store {
         append_forced_end(&mut *transaction, tenant, run_id, &outcome, at).await?;
         let added: Vec<&NewDelivery> = deliveries.iter().collect();
         webhook_rows::store(&mut *transaction, dialect, &added).await?;
-        let ending = RunEnd { outcome, entries: Vec::new() };
+        let ending = StoredEnd::new(outcome, Vec::new());
         run_ends::store(&mut *transaction, dialect, &[(tenant, run_id, &ending, None)]).await?;
         transaction.commit().await?;
         if !deliveries.is_empty() {
@@ -297,7 +302,31 @@ impl Store {
     async fn record(&self, tenant: &TenantId, row: &Row) -> Result<RunRecord, StoreError> {
         let run_id = RunId::from(row.text(0)?);
         let request = self.0.sealing.open(tenant, Place::request(&run_id), row.text(2)?).await?;
-        Ok(record(row, &request)?)
+        let request = decode(&request).inspect_err(|error| log_unreadable(&run_id, error));
+        let request = match (request.ok(), row.optional_text(5)?) {
+            (Some(mut request), Some(preamble)) => {
+                let input_list = row.optional_text(6)?.map(str::to_owned);
+                let ids = SharedIds { preamble: preamble.to_owned(), input_list };
+                let shared = input_lists::read(&self.0.sealing, tenant, &run_id, &ids).await?;
+                match shared {
+                    Shared::Read(parts, _) => {
+                        parts.join(&mut request);
+                        Some(request)
+                    }
+                    Shared::Damaged => None,
+                    Shared::RunDeleted => return Err(unknown(&run_id)),
+                }
+            }
+            (request, _) => request,
+        };
+        let request = request.unwrap_or_else(|| RunRequest::new("unreadable", Vec::new()));
+        Ok(RunRecord {
+            created_at: Timestamp::from_micros(row.integer(1)?),
+            request: Arc::new(request),
+            status: status(&run_id, row.optional_text(3)?),
+            stalled: row.optional_text(4)?.map(str::to_owned),
+            run_id,
+        })
     }
 }
 
@@ -337,7 +366,8 @@ pub(crate) fn unknown(run_id: &RunId) -> StoreError {
 /// Selects the columns of a [`RunRecord`].
 const RECORDS: &str = "select id, created_at, request, outcome,
     case when state = 'active' and worker = '' then
-        (select min(reason) from declined_runs where run_id = runs.id) end
+        (select min(reason) from declined_runs where run_id = runs.id) end,
+    preamble, input_list
     from runs";
 
 /// An unreadable run can still be listed, found, cancelled and deleted.
@@ -351,18 +381,4 @@ fn status(run_id: &RunId, outcome: Option<&str>) -> RunStatus {
     let failed = || RunOutcome::Failed { failure: Failure::journal_unreadable() };
     let outcome = decode(outcome).inspect_err(|error| log_unreadable(run_id, error));
     RunStatus::Finished { outcome: outcome.unwrap_or_else(|_| failed()) }
-}
-
-fn record(row: &Row, request: &str) -> Result<RunRecord, DatabaseError> {
-    let run_id = RunId::from(row.text(0)?);
-    let status = status(&run_id, row.optional_text(3)?);
-    let request = decode(request).inspect_err(|error| log_unreadable(&run_id, error));
-    let request = request.unwrap_or_else(|_| RunRequest::new("unreadable", Vec::new()));
-    Ok(RunRecord {
-        created_at: Timestamp::from_micros(row.integer(1)?),
-        request: Arc::new(request),
-        status,
-        stalled: row.optional_text(4)?.map(str::to_owned),
-        run_id,
-    })
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout};
 use turnwire_contract::{
-    Created, JournalError, NewRun, RequestKey, RunId, RunProgress, RunSummary, StoreError,
+    Created, Event, JournalError, NewRun, RequestKey, RunId, RunProgress, RunSummary, StoreError,
     UsageSubject,
 };
 
@@ -14,8 +14,9 @@ use crate::{
     database::{DatabaseError, Dialect, Transaction, Value},
     entries,
     failures::{encode, rolled_back},
+    input_lists::{self, SHARED_FROM, SharedIds, SharedRequest},
     progress::SummaryColumns,
-    rows::{EventRow, new_tag, sealed_rows, to_rows},
+    rows::{EventRow, first_row, new_tag, sealed_rows, to_rows},
     run_secrets,
     run_store::{lock_finished_run, run_of_key},
     sealing::{DataKey, Place},
@@ -37,11 +38,12 @@ impl Store {
     /// Inserts `run`. After a lost response the insert is retried, and finds the run if the first
     /// attempt succeeded.
     pub(crate) async fn create_run(&self, run: &NewRun) -> Result<Created, StoreError> {
-        if is_standalone(run) && !run.beginning.is_empty() {
-            return self.create_in_batch(run).await;
-        }
         let key = self.0.sealing.current(&run.request.tenant).await?;
-        let encoded = EncodedRun::of(run, key)?;
+        let request = EncodedRequest::of(run, key.as_deref(), self.0.heartbeats.may_write_lists())?;
+        if request.shared.is_none() && is_standalone(run) && !run.beginning.is_empty() {
+            return self.create_in_batch(run, request, key).await;
+        }
+        let encoded = EncodedRun::of(run, request, key)?;
         let until = Instant::now() + RETRY_FOR;
         let mut created = self.try_create(&encoded).await;
         while matches!(created, Err(StoreError::Unavailable(_))) && Instant::now() < until {
@@ -53,8 +55,8 @@ impl Store {
         }
         match &created {
             Ok(Created::Begun) => {
-                let bytes = encoded.rows.iter().map(|row| row.body.len()).sum();
-                self.0.tails.note_written(&run.request.tenant, &run.beginning, bytes);
+                let (tenant, bytes) = (&run.request.tenant, encoded.n_bytes);
+                self.0.tails.note_written(tenant, &run.beginning, bytes);
                 let progress = RunProgress::after(&run.beginning);
                 self.0.tails.progress().set(&run.run_id, progress);
                 self.0.summarized.notify_waiters();
@@ -68,10 +70,13 @@ impl Store {
 
     /// Inserts a run that depends on no other row, in one commit with the appends of other runs. The
     /// writer retries after a lost response.
-    async fn create_in_batch(&self, run: &NewRun) -> Result<Created, StoreError> {
+    async fn create_in_batch(
+        &self,
+        run: &NewRun,
+        request: EncodedRequest,
+        key: Option<Arc<DataKey>>,
+    ) -> Result<Created, StoreError> {
         let (progress, run_id) = (RunProgress::after(&run.beginning), &run.run_id);
-        let key = self.0.sealing.current(&run.request.tenant).await?;
-        let (request, input_text) = content_columns(run, key.as_deref())?;
         let summary = SummaryColumns::of(&progress);
         let append = Append {
             tenant: run.request.tenant.clone(),
@@ -81,9 +86,9 @@ impl Store {
             deliveries: Vec::new(),
             new_run: Some(NewRunRow {
                 created_at: run.created_at.as_micros(),
-                request,
+                request: request.request,
                 model: model_column(run),
-                input_text,
+                input_text: request.input_text,
                 tools: summary.tools,
                 n_calls: summary.n_calls,
                 holder: holder_column(run),
@@ -161,6 +166,9 @@ impl Store {
                 entries::add(transaction, dialect, tenant, run_id, None, before, key).await?;
             }
         }
+        if let Some(shared) = &encoded.request.shared {
+            input_lists::hold(transaction, dialect, tenant, shared, encoded.key.as_deref()).await?;
+        }
         encoded.insert(transaction, dialect, &links, &self.0.worker).await?;
         run_secrets::insert(transaction, tenant, &run.run_id, &run.secrets).await?;
         Ok(None)
@@ -202,14 +210,45 @@ impl From<DatabaseError> for CreateError {
     }
 }
 
-/// Returns the columns `request` and `input_text`.
-fn content_columns(run: &NewRun, key: Option<&DataKey>) -> Result<(String, String), DatabaseError> {
-    let (mut request, mut text) = (encode(&*run.request)?, RunSummary::text_of(&run.request));
-    if let Some(key) = key {
-        key.seal(Place::request(&run.run_id), &mut request)?;
-        key.seal(Place::input_text(&run.run_id), &mut text)?;
+/// What is stored of a request.
+struct EncodedRequest {
+    request: String,
+    input_text: String,
+    /// The parts of a long request that are not in `request`.
+    shared: Option<SharedRequest>,
+    shared_ids: Option<SharedIds>,
+}
+
+impl EncodedRequest {
+    fn of(run: &NewRun, key: Option<&DataKey>, may_share: bool) -> Result<Self, DatabaseError> {
+        let mut request = encode(&*run.request)?;
+        let mut shared = None;
+        if may_share && request.len() >= SHARED_FROM {
+            shared = SharedRequest::of(&run.request, key)?;
+        }
+        if let Some(shared) = &shared {
+            request = encode(&shared.rest)?;
+        }
+        let mut input_text = RunSummary::text_of(&run.request);
+        if let Some(key) = key {
+            key.seal(Place::request(&run.run_id), &mut request)?;
+            key.seal(Place::input_text(&run.run_id), &mut input_text)?;
+        }
+        let shared_ids = shared.as_ref().map(SharedRequest::ids);
+        Ok(Self { request, input_text, shared, shared_ids })
     }
-    Ok((request, text))
+
+    /// Encodes the first event of the run again, without what is stored elsewhere.
+    fn shorten(&self, rows: &mut [EventRow], run: &NewRun) -> Result<(), DatabaseError> {
+        if let (Some(shared), Some(row), Some(queued)) =
+            (&self.shared, rows.first_mut(), run.beginning.first())
+            && let Event::RunQueued { request } = &queued.event
+            && *request == run.request
+        {
+            *row = first_row(queued, shared)?;
+        }
+        Ok(())
+    }
 }
 
 fn model_column(run: &NewRun) -> String {
@@ -249,8 +288,8 @@ fn insert_run(dialect: &Dialect) -> String {
     format!(
         "insert into runs (id, tenant, created_at, request, conversation_id, history_upto,
                            continues, worker, model, input_text, tools, n_calls, holder,
-                           changed_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, {})",
+                           preamble, input_list, changed_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, {})",
         dialect.now
     )
 }
@@ -260,29 +299,34 @@ const INSERT_EVENTS: &str = "insert into run_events (tenant, run_id, first_seq, 
 
 struct EncodedRun<'a> {
     run: &'a NewRun,
-    request: String,
+    request: EncodedRequest,
     model: String,
-    text: String,
     holder: Option<String>,
     /// What a list says about the first events.
     summary: SummaryColumns,
     rows: Vec<EventRow>,
+    /// Size of the first events in memory.
+    n_bytes: usize,
     tag: i64,
     /// Has encrypted the above, and encrypts entries.
     key: Option<Arc<DataKey>>,
 }
 
 impl<'a> EncodedRun<'a> {
-    fn of(run: &'a NewRun, key: Option<Arc<DataKey>>) -> Result<Self, StoreError> {
+    fn of(
+        run: &'a NewRun,
+        request: EncodedRequest,
+        key: Option<Arc<DataKey>>,
+    ) -> Result<Self, StoreError> {
         let rejected = |error: DatabaseError| StoreError::Rejected(error.to_string());
-        let rows = to_rows(&run.beginning);
-        let rows = rows.and_then(|rows| sealed_rows(rows, &run.run_id, key.as_deref()));
-        let rows = rows.map_err(rejected)?;
-        let (request, text) = content_columns(run, key.as_deref())?;
+        let mut rows = to_rows(&run.beginning).map_err(rejected)?;
+        let n_bytes = rows.iter().map(|row| row.body.len()).sum();
+        request.shorten(&mut rows, run)?;
+        let rows = sealed_rows(rows, &run.run_id, key.as_deref()).map_err(rejected)?;
         let model = model_column(run);
         let summary = SummaryColumns::of(&RunProgress::after(&run.beginning));
         let holder = holder_column(run);
-        Ok(Self { run, request, model, text, holder, summary, rows, tag: new_tag(), key })
+        Ok(Self { run, request, model, holder, summary, rows, n_bytes, tag: new_tag(), key })
     }
 
     /// Returns the result for the created run.
@@ -326,21 +370,24 @@ impl<'a> EncodedRun<'a> {
         Ok(())
     }
 
-    fn values<'v>(&'v self, links: &'v RunLinks<'_>, worker: &'v str) -> [Value<'v>; 13] {
+    fn values<'v>(&'v self, links: &'v RunLinks<'_>, worker: &'v str) -> [Value<'v>; 15] {
+        let shared = self.request.shared_ids.as_ref();
         [
             Value::Text(self.run.run_id.as_str()),
             Value::Tenant(&self.run.request.tenant),
             Value::Integer(self.run.created_at.as_micros()),
-            Value::Text(&self.request),
+            Value::Text(&self.request.request),
             Value::OptionalText(links.conversation_id),
             Value::Integer(links.history_upto),
             Value::OptionalText(links.continues),
             Value::Text(worker),
             Value::Text(&self.model),
-            Value::Text(&self.text),
+            Value::Text(&self.request.input_text),
             Value::Text(&self.summary.tools),
             Value::Integer(self.summary.n_calls),
             Value::OptionalText(self.holder.as_deref()),
+            Value::OptionalText(shared.map(|ids| ids.preamble.as_str())),
+            Value::OptionalText(shared.and_then(|ids| ids.input_list.as_deref())),
         ]
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -21,6 +21,7 @@ use crate::{
     deletion::DeletionQueue,
     follower::Follower,
     heartbeats::HeartbeatState,
+    input_lists::{self, ListKey},
     live_tails::LiveTails,
     notify::{
         Notifier, Transport,
@@ -110,6 +111,8 @@ pub(crate) struct Inner {
     pub(crate) heartbeats: HeartbeatState,
     pub(crate) tails: Arc<LiveTails>,
     pub(crate) writer: WriterHandle,
+    /// How far retention has come in looking for input lists that nobody needs.
+    pub(crate) swept_lists: Mutex<ListKey>,
     pub(crate) deletions: DeletionQueue,
     pub(crate) audit: AuditQueue,
     pub(crate) outage: Arc<Availability>,
@@ -213,6 +216,9 @@ struct StoreBuilder {
 impl StoreBuilder {
     async fn open(self, options: StoreOptions) -> Result<Store, OpenError> {
         self.sealing.check().await.map_err(refused)?;
+        let heartbeats = HeartbeatState::default();
+        let may_write_lists = input_lists::may_write(&*self.database).await.map_err(refused)?;
+        heartbeats.set_may_write_lists(may_write_lists);
         let mut minutes = None;
         let (transport, publisher) = match (&self.postgres, &options.fanout) {
             (Some(_), Some(url)) => {
@@ -239,10 +245,11 @@ impl StoreBuilder {
             database: self.database,
             sealing: self.sealing,
             options,
-            heartbeats: HeartbeatState::default(),
+            heartbeats,
             tails: self.tails,
             writer,
             deletions: DeletionQueue::default(),
+            swept_lists: Mutex::default(),
             audit: AuditQueue::default(),
             outage: self.outage,
             counters: self.counters,

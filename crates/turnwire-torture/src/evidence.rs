@@ -140,7 +140,11 @@ pub async fn look_up(pool: &PgPool, run_id: &RunId, facts: &mut RunFacts) -> any
             })
         })
         .collect();
-    facts.rows = Some(rows?);
+    let mut rows = rows?;
+    if let Some(first) = rows.first_mut() {
+        first.body = with_whole_request(pool, &first.body).await?;
+    }
+    facts.rows = Some(rows);
     let query = "select state, outcome from runs where id = $1";
     let row = sqlx::query(query).bind(run_id.as_str()).fetch_optional(pool).await?;
     if let Some(row) = row {
@@ -160,6 +164,45 @@ pub async fn look_up(pool: &PgPool, run_id: &RunId, facts: &mut RunFacts) -> any
         .collect();
     facts.entries = Some(entries?);
     Ok(())
+}
+
+/// Puts back what the store has taken out of a long request, to store it once for several runs: what
+/// follows the first event of such a run says where its instructions, its tools and its input are.
+async fn with_whole_request(pool: &PgPool, body: &str) -> anyhow::Result<String> {
+    let Ok([(at, mut event, ids)]) = serde_json::from_str::<[(i64, Value, Value); 1]>(body) else {
+        return Ok(body.to_owned());
+    };
+    let id = |name: &str| ids.get(name).and_then(Value::as_str).unwrap_or_default();
+    let query = "with recursive up as (
+                     select * from input_lists where id in ($1, $2)
+                     union all
+                     select l.* from up join input_lists l
+                         on l.tenant = up.tenant and l.id = up.parent
+                 )
+                 select item, n_items from up order by n_items";
+    let query = sqlx::query(query).bind(id("preamble")).bind(id("input_list"));
+    let (mut parts, mut n_items) = (Vec::new(), 0);
+    for row in query.fetch_all(pool).await? {
+        parts.push(serde_json::from_str::<Value>(row.try_get("item")?)?);
+        n_items = row.try_get::<i64, _>("n_items")?;
+    }
+    if i64::try_from(parts.len())? != n_items + 1 {
+        // It cannot be read, and is reported so.
+        return Ok(body.to_owned());
+    }
+    let request = event.get_mut("request").and_then(Value::as_object_mut);
+    let mut parts = parts.into_iter();
+    let (Some(request), Some(Value::Object(preamble))) = (request, parts.next()) else {
+        return Ok(body.to_owned());
+    };
+    for (name, part) in preamble {
+        match (request.get_mut(&name).and_then(Value::as_object_mut), part) {
+            (Some(echo), Value::Object(more)) => echo.extend(more),
+            (_, part) => drop(request.insert(name, part)),
+        }
+    }
+    request.insert("input".to_owned(), parts.collect());
+    Ok(serde_json::to_string(&[(at, event)])?)
 }
 
 /// Returns the run as reported by some node.

@@ -347,6 +347,8 @@ fn request_of(key: &str, shape: &Shape, conversation: Option<&str>) -> (&'static
     let body = json!({
         "model": "default",
         "input": shape.script,
+        // So long that the store shares them between runs.
+        "instructions": shape.uses_tools.then(|| "Use the tools. ".repeat(400)),
         "stream": shape.endpoint != Endpoint::Background,
         "background": shape.endpoint != Endpoint::Stream,
         "conversation": conversation,

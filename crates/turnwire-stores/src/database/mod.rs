@@ -201,6 +201,11 @@ pub(crate) struct Dialect {
     pub(crate) now: &'static str,
     /// Suffix of a `select` that locks the rows until the end of the transaction.
     pub(crate) for_update: &'static str,
+    /// Suffix of a `select` that keeps others from deleting the rows until then.
+    pub(crate) for_share: &'static str,
+    /// Statement with which one transaction at a time changes what belongs to the tenants `$1`, a
+    /// [`Value::Texts`]. `None` if there is one at a time anyway.
+    pub(crate) lock_tenants: Option<&'static str>,
     /// Like `for_update`, but skips rows that are locked.
     pub(crate) skip_locked: &'static str,
     /// Follows `from gone`: as `r`, the active and unlocked runs of worker `gone.worker` that

@@ -37,6 +37,11 @@ const FIRST_WORDS: &str = "set idle_in_transaction_session_timeout = '2s'";
 static DIALECT: Dialect = Dialect {
     now: "clock_timestamp()",
     for_update: " for update",
+    for_share: " for key share",
+    lock_tenants: Some(
+        "select pg_advisory_xact_lock(hashtextextended(name, 43))::text
+         from (select distinct unnest($1::text[]) as name order by 1) as tenants",
+    ),
     skip_locked: " for update of r skip locked",
     runs_of_gone: " cross join lateral
         (select id from runs where worker = gone.worker and state = 'active'
@@ -262,7 +267,8 @@ impl Database for PostgresDatabase {
     }
 
     async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
-        let tries = if sql.starts_with("select") { TRIES } else { 1 };
+        let only_reads = sql.starts_with("select") || sql.starts_with("with recursive");
+        let tries = if only_reads { TRIES } else { 1 };
         let began = Instant::now();
         for n in 1.. {
             match self.try_query(sql, values).await {

@@ -25,6 +25,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 static DIALECT: Dialect = Dialect {
     now: "cast(unixepoch('subsec') * 1000000 as integer)",
     for_update: "",
+    for_share: "",
+    lock_tenants: None,
     skip_locked: "",
     runs_of_gone: " cross join runs as r indexed by runs_at_work
         on r.worker = gone.worker and r.state = 'active'

@@ -39,6 +39,7 @@ const PROTECTED: &[&str] = &[
     "run_secrets",
     "webhook_deliveries",
     "tenant_keys",
+    "input_lists",
 ];
 
 /// Tables that statements for a tenant use without a policy. Chunks of files are found by way of

@@ -76,11 +76,12 @@ impl Node {
     }
 }
 
-/// A run with a tool whose result is too large for the journal.
+/// A run with a tool whose result is too large for the journal, and a request that is stored as a list.
 fn request(tenant: &str, conversation: Option<&str>) -> RunRequest {
     let call = json!({ "name": "work", "arguments": {} });
     let script = json!({ "turns": [{ "calls": [call] }, { "text": ["do", "ne"] }] }).to_string();
-    let mut request = RunRequest::new("any", vec![Item::user(script)]);
+    let before = Item::assistant("what was said before ".repeat(300));
+    let mut request = RunRequest::new("any", vec![before, Item::user(script)]);
     request.tenant = TenantId::from(tenant);
     request.conversation_id = conversation.map(ConversationId::from);
     let mut work = FakeTool::new("work", Behaviour::Panics).spec().clone();

@@ -9,6 +9,7 @@ use std::fmt;
 
 use base64::Engine;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce, aead::AeadInOut};
+use sha2::{Digest, Sha256};
 use turnwire_contract::{BlobId, ConversationId, FileId, RunId, TenantId};
 use zeroize::Zeroizing;
 
@@ -34,6 +35,9 @@ const TAG_LENGTH: usize = 16;
 
 /// What the keys are used for.
 const PURPOSE: &str = "turnwire stored values 1";
+
+/// The keys of list IDs are derived from them for this purpose.
+const LIST_IDS: &str = "turnwire input list ids 1";
 
 /// Where a value is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +83,10 @@ impl<'a> Place<'a> {
         Self { column: "file_slices.body", row: file_id.as_str(), part: place }
     }
 
+    pub(crate) fn input_list(id: &'a str) -> Self {
+        Self { column: "input_lists.item", row: id, part: 0 }
+    }
+
     /// Returns what is authenticated together with a value. Lengths keep two places apart whose parts
     /// are the same text.
     fn bound_to(self, tenant: &TenantId) -> Vec<u8> {
@@ -101,7 +109,7 @@ pub(crate) struct DataKey {
 }
 
 impl DataKey {
-    pub(super) fn new(tenant: &TenantId, id: &str, key: Zeroizing<[u8; KEY_LENGTH]>) -> Self {
+    pub(crate) fn new(tenant: &TenantId, id: &str, key: Zeroizing<[u8; KEY_LENGTH]>) -> Self {
         Self { tenant: tenant.clone(), id: id.to_owned(), key }
     }
 
@@ -112,6 +120,14 @@ impl DataKey {
 
     pub(super) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Returns the key of the hash that is the ID of an input list.
+    pub(crate) fn for_list_ids(&self) -> Zeroizing<[u8; KEY_LENGTH]> {
+        let mut hash = Sha256::new();
+        hash.update(LIST_IDS);
+        hash.update(*self.key);
+        Zeroizing::new(hash.finalize().into())
     }
 
     /// Encrypts a text that is stored at `place`.

@@ -88,6 +88,11 @@ impl Sealing {
         Self { database, operator_keys, tenants: Mutex::default() }
     }
 
+    /// The database that has the keys, and what they encrypt.
+    pub(crate) fn database(&self) -> &dyn Database {
+        &*self.database
+    }
+
     /// Returns the key that encrypts what is written for a tenant. `None` if nothing is encrypted.
     pub(crate) async fn current(
         &self,

@@ -33,14 +33,14 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
-use turnwire_contract::{JournalError, RecordedEvent, RunEnd, RunId, Seq, TenantId};
+use turnwire_contract::{JournalError, RecordedEvent, RunId, Seq, TenantId};
 
 use crate::{
     database::{DatabaseError, Dialect, STATEMENT_TIMEOUT},
     outage::{Availability, Backoff},
     progress::SummaryColumns,
     rows::{EventRow, new_tag, sealed_rows, to_rows},
-    run_ends::EndOfRun,
+    run_ends::{EndOfRun, StoredEnd},
     sealing::DataKey,
     sync::lock,
     webhook_rows::NewDelivery,
@@ -71,7 +71,7 @@ pub(crate) struct Append {
     pub(crate) tenant: TenantId,
     /// Not empty.
     pub(crate) events: Vec<Arc<RecordedEvent>>,
-    pub(crate) ending: Option<RunEnd>,
+    pub(crate) ending: Option<StoredEnd>,
     /// What a list says about the run from now on, if it changes.
     pub(crate) progress: Option<SummaryColumns>,
     /// What the events cause for receivers of webhooks.
@@ -104,7 +104,7 @@ pub(crate) struct Job {
     events: Vec<Arc<RecordedEvent>>,
     rows: Vec<EventRow>,
     bytes: usize,
-    ending: Option<RunEnd>,
+    ending: Option<StoredEnd>,
     /// What a list says about the run from now on, if it changes.
     progress: Option<Box<SummaryColumns>>,
     /// What the events cause for receivers of webhooks.
@@ -474,7 +474,7 @@ async fn comes_back(
 /// an append does.
 fn probe_sql(dialect: &Dialect) -> String {
     let touch = format!(
-        "insert into workers (id, lease_until, probed_at) values ($1, {now}, {now})
+        "insert into workers (id, lease_until, probed_at, reads_lists) values ($1, {now}, {now}, 1)
          on conflict (id) do update set probed_at = excluded.probed_at",
         now = dialect.now
     );

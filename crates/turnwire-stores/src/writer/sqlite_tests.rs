@@ -1,8 +1,7 @@
 //! Batches in SQLite are the same whether they are written at once or row by row.
 
 use turnwire_contract::{
-    CallId, Entry, Event, Item, ItemId, RecordedEvent, RunEnd, RunId, RunOutcome, Seq, Timestamp,
-    Usage,
+    CallId, Entry, Event, Item, ItemId, RecordedEvent, RunId, RunOutcome, Seq, Timestamp, Usage,
 };
 
 use super::{super::NewRunRow, *};
@@ -10,6 +9,7 @@ use crate::{
     database::{Row, SqliteDatabase},
     progress::SummaryColumns,
     rows::to_rows,
+    run_ends::StoredEnd,
 };
 
 const TIME: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ fn end_of(run: &str) -> Job {
     job.rows = to_rows(&[Arc::clone(&end)]).unwrap();
     (job.events, job.new_run) = (vec![end], None);
     let entry = |id: &str| Entry::new(id, Item::Reasoning { text: ODD.to_owned(), seal: None });
-    job.ending = Some(RunEnd { outcome, entries: vec![entry("msg_2"), entry("msg_1")] });
+    job.ending = Some(StoredEnd::new(outcome, vec![entry("msg_2"), entry("msg_1")]));
     let tools = "[\"a\"]".to_owned();
     let progress = SummaryColumns { tools, n_calls: 3, n_failed_calls: 1, is_waiting: true };
     job.progress = Some(Box::new(progress));

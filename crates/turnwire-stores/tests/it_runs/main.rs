@@ -4,6 +4,7 @@ mod audit;
 mod broken_runs;
 mod encryption;
 mod forgetting;
+mod input_lists;
 mod promises;
 mod prompt_files;
 mod races;
