@@ -91,7 +91,11 @@ pub(crate) async fn delete_in_slices(
                  (select {key} from {table} where tenant = $1 and run_id = $2 limit $3)
              returning 1"
         );
-        while !database.query(&sql, &[tenant, run_id, Value::Integer(most)]).await?.is_empty() {}
+        let some_left = format!("select 1 from {table} where tenant = $1 and run_id = $2 limit 1");
+        // Another worker may delete the same slice, and more.
+        while !database.query(&sql, &[tenant, run_id, Value::Integer(most)]).await?.is_empty()
+            || !database.query(&some_left, &[tenant, run_id]).await?.is_empty()
+        {}
     }
     let mut transaction = database.begin().await?;
     delete(&mut *transaction, database.dialect(), std::slice::from_ref(run)).await?;

@@ -182,7 +182,7 @@ impl PollLoop {
             for some in runs.chunks(AT_ONCE) {
                 for (run_id, page) in self.grown(some).await? {
                     let is_full = page.n_rows >= PAGE;
-                    if self.tails.arrived(&run_id, &page) == AddOutcome::Accepted && is_full {
+                    if self.tails.found(&run_id, &page) == AddOutcome::Accepted && is_full {
                         more.push(run_id);
                     }
                 }

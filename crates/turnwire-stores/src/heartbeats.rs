@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicI64, Ordering},
     },
     time::Duration,
 };
@@ -21,12 +21,21 @@ const UNCERTAIN_FOR: Duration = Duration::from_mins(1);
 /// keep its runs.
 const MAX_STUCK: Duration = Duration::from_secs(10);
 
+/// What this version can read, which a worker says with each heartbeat: input lists since 1, compacted
+/// journals since 2.
+pub(crate) const FORMAT: i64 = 2;
+
+/// What all workers can read. They are listed for an hour after their lease, so that one that could not
+/// renew it is not overlooked.
+pub(crate) const FORMAT_OF_ALL: &str = "select min(reads_lists) from workers";
+
 /// This worker's own heartbeats.
 #[derive(Debug, Default)]
 pub(crate) struct HeartbeatState {
     series: Mutex<HeartbeatSeries>,
     uncertain: Mutex<Vec<(RunId, Instant)>>,
-    may_write_lists: AtomicBool,
+    /// What all workers can read.
+    format: AtomicI64,
 }
 
 /// Consecutive heartbeats, with less than a lease between them.
@@ -52,14 +61,19 @@ impl HeartbeatState {
         series.heard
     }
 
-    /// Records whether all workers can read input lists.
-    pub(crate) fn set_may_write_lists(&self, may_write: bool) {
-        self.may_write_lists.store(may_write, Ordering::Relaxed);
+    /// Records what all workers can read: the lowest [`FORMAT`] of them.
+    pub(crate) fn set_format(&self, format: i64) {
+        self.format.store(format, Ordering::Relaxed);
     }
 
     /// Returns whether all workers can read input lists.
     pub(crate) fn may_write_lists(&self) -> bool {
-        self.may_write_lists.load(Ordering::Relaxed)
+        self.format.load(Ordering::Relaxed) >= 1
+    }
+
+    /// Returns whether all workers can read compacted journals.
+    pub(crate) fn may_compact(&self) -> bool {
+        self.format.load(Ordering::Relaxed) >= 2
     }
 
     /// Returns whether heartbeats have succeeded for a whole lease. After an outage all leases have

@@ -255,15 +255,26 @@ impl LiveTails {
         followed.is_some_and(|(_, head)| head < seq)
     }
 
-    /// Adds events that another worker has committed.
+    /// Adds events that another worker has committed, as a notification has them.
     pub(crate) fn arrived(&self, run_id: &RunId, page: &Page) -> AddOutcome {
+        self.add_page(run_id, page, false)
+    }
+
+    /// Adds events that another worker has committed, as they were found in the database. Where some are
+    /// missing between the head and them, they are in a row that begins before the head
+    /// ([`compaction`](crate::compaction)); readers find them in the database.
+    pub(crate) fn found(&self, run_id: &RunId, page: &Page) -> AddOutcome {
+        self.add_page(run_id, page, true)
+    }
+
+    fn add_page(&self, run_id: &RunId, page: &Page, may_skip: bool) -> AddOutcome {
         let Some(tail) = self.find(run_id) else { return AddOutcome::Unwanted };
         let Some(first) = page.events.first() else { return AddOutcome::Accepted };
         let mut state = lock(&tail.state);
         if state.n_readers == 0 {
             return AddOutcome::Unwanted;
         }
-        if first.seq > state.head.next() {
+        if first.seq > state.head.next() && !may_skip {
             return AddOutcome::Gap;
         }
         let before = state.head;

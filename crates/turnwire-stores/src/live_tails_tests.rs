@@ -71,6 +71,10 @@ fn only_what_follows_is_taken() {
     assert_eq!(tails.arrived(&run_id, &page(1..=2)), AddOutcome::Accepted);
     assert_eq!(subscription.tail().head().last, Seq(5));
     assert!(matches!(subscription.tail().after(Seq(2)), TailRead::InDatabase));
+    // Between them is a row that begins before the head.
+    assert_eq!(tails.found(&run_id, &page(8..=9)), AddOutcome::Accepted);
+    assert!(matches!(subscription.tail().after(Seq(5)), TailRead::InDatabase));
+    assert_eq!(found(subscription.tail(), 7), [8, 9]);
     drop(subscription);
     assert!(tails.find(&run_id).is_none(), "nobody reads it and nobody writes it here");
 }

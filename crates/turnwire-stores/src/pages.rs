@@ -23,7 +23,7 @@ const PAGE_ROWS: i64 = 256;
 pub(crate) const MAX_PAGE_BYTES: i64 = 256 * 1024;
 
 /// Memory overhead of an event, without its text.
-const EVENT_OVERHEAD_BYTES: i64 = 256;
+pub(crate) const EVENT_OVERHEAD_BYTES: i64 = 256;
 
 /// The last seq of a run, and whether it has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub(crate) async fn page(
 }
 
 /// Decodes the columns `first_seq, last_seq, kind, call_id, body`.
-fn stored_row(row: &Row) -> Result<StoredRow<'_>, DatabaseError> {
+pub(crate) fn stored_row(row: &Row) -> Result<StoredRow<'_>, DatabaseError> {
     Ok(StoredRow {
         first: row.integer(0)?,
         last: row.integer(1)?,

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tracing::warn;
 use turnwire_contract::StoreError;
 
 use crate::{
@@ -20,6 +21,9 @@ const AT_ONCE: usize = 50;
 /// Idempotency keys deleted per transaction; they are small.
 const KEYS_AT_ONCE: usize = 1_000;
 
+/// Hidden runs that are looked at each time.
+const HIDDEN_LOOKED_AT: i64 = 10_000;
+
 /// Input lists deleted per transaction, each with what only it continues.
 const LISTS_AT_ONCE: usize = 20;
 
@@ -30,6 +34,7 @@ impl Store {
     /// concurrently.
     pub async fn forget_old_runs(&self) -> Result<u64, StoreError> {
         let n_forgotten = self.forget_runs_and_what_belongs_to_them().await?;
+        self.finish_deletions().await?;
         self.forget_unused_lists().await?;
         // Last, because it may be the largest.
         if let Some(retention) = self.0.options.audit_retention {
@@ -74,13 +79,10 @@ impl Store {
     ) -> Result<usize, DatabaseError> {
         let dialect = self.0.database.dialect();
         let mut transaction = self.0.database.begin().await?;
-        // Hidden runs are selected only when no run continues them.
+        // Hidden runs are deleted with the last run that continues them.
         let sql = format!(
-            "select r.tenant, r.id from runs r
-             where r.state <> 'active' and r.finished_at <= (select {})
-             and (r.state = 'finished' or not exists
-                 (select 1 from runs next where next.continues = r.id and next.tenant = r.tenant))
-             order by r.finished_at limit $2{}",
+            "select tenant, id from runs r where state = 'finished' and finished_at <= (select {})
+             order by finished_at limit $2{}",
             dialect.later("$1"),
             dialect.skip_locked
         );
@@ -104,6 +106,34 @@ impl Store {
             }
         }
         Ok(runs.len())
+    }
+
+    /// Deletes hidden runs that no run continues: somebody was interrupted while deleting them. Looks at
+    /// some hidden runs at a time, so that their number does not matter.
+    async fn finish_deletions(&self) -> Result<(), StoreError> {
+        let database = &*self.0.database;
+        let from = lock(&self.0.swept_hidden).clone();
+        let sql = "select id from runs where state = 'hidden' and id > $1
+                   order by id limit 1 offset $2";
+        let values = [Value::Text(&from), Value::Integer(HIDDEN_LOOKED_AT)];
+        let next = database.query(sql, &values).await?;
+        let next = next.first().map(|row| row.text(0)).transpose()?.unwrap_or_default();
+        let until = if next.is_empty() { "$2 = ''" } else { "id <= $2" };
+        let sql = format!(
+            "select tenant, id from runs where state = 'hidden' and id > $1 and {until}
+             and not exists (select 1 from runs next
+                             where next.continues = runs.id and next.tenant = runs.tenant)"
+        );
+        let left = database.query(&sql, &[Value::Text(&from), Value::Text(next)]).await?;
+        // Whatever cannot be deleted now does not keep it from looking at the others.
+        next.clone_into(&mut lock(&self.0.swept_hidden));
+        for run in left.iter().map(run_key) {
+            let run = run?;
+            if let Err(error) = deletion::delete_in_slices(database, &run).await {
+                warn!(run_id = run.run_id, %error, "run not deleted to the end, retried later");
+            }
+        }
+        Ok(())
     }
 
     /// Deletes input lists that nobody needs and that are there all the same: a worker of a version

@@ -5,6 +5,9 @@
 //! call and per run. The body of a row is a list of `[at, event]`; in a row of deltas all but the
 //! first are `[at, "text"]`: the same delta with this text.
 //!
+//! [`compaction`](crate::compaction) stores the deltas of a finished run in a form with less around the
+//! texts, [`MergedDeltas`].
+//!
 //! The first event of a run has its request. If it shares the long parts of it with others, what
 //! follows says where they are: `[at, event, ids]` ([`input_lists`](crate::input_lists)).
 //!
@@ -22,7 +25,7 @@ use std::{
     },
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use turnwire_contract::{
@@ -38,7 +41,7 @@ use crate::{
 };
 
 /// Maximum bytes of a row of deltas, to bound the size of a page.
-const ROW_BYTES: usize = 32 * 1024;
+pub(crate) const ROW_BYTES: usize = 32 * 1024;
 
 /// Maximum length of a call id in an index.
 const LONGEST_CALL: usize = 256;
@@ -109,6 +112,50 @@ pub(crate) fn first_row(
     let body = encode(&[(recorded.at.as_micros(), event, shared.ids())])?;
     let seq = seq_column(recorded.seq)?;
     Ok(EventRow { first: seq, last: seq, kind: "event", call: None, body })
+}
+
+/// Deltas of one item in a row that compaction has written.
+#[derive(Serialize, Deserialize)]
+struct MergedDeltas<'a> {
+    /// The time of the first one.
+    at: i64,
+    first: Event,
+    /// Between each of the others and the one before, in microseconds.
+    gaps: Vec<i64>,
+    #[serde(borrow)]
+    texts: Vec<Cow<'a, str>>,
+}
+
+/// Encodes neighbouring deltas as few rows as possible.
+pub(crate) fn to_merged_rows(
+    deltas: &[Arc<RecordedEvent>],
+) -> Result<Vec<EventRow>, DatabaseError> {
+    let mut n_bytes = 0;
+    let rows = deltas.chunk_by(|one, next| {
+        n_bytes += delta_text(&one.event).map_or(0, String::len) + 10;
+        let goes_on = n_bytes < ROW_BYTES && are_of_one_item(&one.event, &next.event);
+        n_bytes *= usize::from(goes_on);
+        goes_on
+    });
+    rows.filter_map(|row| Some((row.first()?, row.last()?, row)))
+        .map(|(first, last, row)| {
+            let others = row.iter().zip(row.iter().skip(1));
+            let (at, seq) = (first.at.as_micros(), seq_column(first.seq)?);
+            let body = MergedDeltas {
+                at,
+                first: first.event.clone(),
+                gaps: others.map(|(one, next)| next.at.as_micros() - one.at.as_micros()).collect(),
+                texts: row
+                    .iter()
+                    .skip(1)
+                    .filter_map(|recorded| delta_text(&recorded.event))
+                    .map(|text| Cow::Borrowed(text.as_str()))
+                    .collect(),
+            };
+            let (last, kind, body) = (seq_column(last.seq)?, "delta", encode(&body)?);
+            Ok(EventRow { first: seq, last, kind, call: None, body })
+        })
+        .collect()
 }
 
 /// Encrypts the bodies of rows.
@@ -256,6 +303,10 @@ impl StoredRow<'_> {
 
     pub(crate) fn decoded(&self, run_id: &RunId) -> Result<Vec<Arc<RecordedEvent>>, String> {
         let unreadable = |error: serde_json::Error| error.to_string();
+        if self.body.starts_with('{') {
+            let merged = serde_json::from_str(self.body).map_err(unreadable)?;
+            return self.checked(self.merged_events(run_id, merged));
+        }
         let entries: Vec<Entry> = serde_json::from_str(self.body).map_err(unreadable)?;
         let mut events: Vec<Arc<RecordedEvent>> = Vec::with_capacity(entries.len());
         let seqs = u64::try_from(self.first).unwrap_or_default()..;
@@ -276,6 +327,31 @@ impl StoredRow<'_> {
                 event,
             }));
         }
+        self.checked(events)
+    }
+
+    fn merged_events(&self, run_id: &RunId, merged: MergedDeltas<'_>) -> Vec<Arc<RecordedEvent>> {
+        let MergedDeltas { at: first_at, first, gaps, texts } = merged;
+        let mut at = first_at;
+        let recorded = |seq, at, event| {
+            let at = Timestamp::from_micros(at);
+            Arc::new(RecordedEvent { run_id: run_id.clone(), seq: Seq(seq), at, event })
+        };
+        let seq = u64::try_from(self.first).unwrap_or_default();
+        let others: Vec<_> = (seq + 1..)
+            .zip(gaps.into_iter().zip(texts))
+            .map(|(seq, (gap, text))| {
+                at = at.saturating_add(gap);
+                recorded(seq, at, with_text(&first, text.into_owned()))
+            })
+            .collect();
+        let mut events = vec![recorded(seq, first_at, first)];
+        events.extend(others);
+        events
+    }
+
+    /// Returns `events` if there are as many as the row says.
+    fn checked(&self, events: Vec<Arc<RecordedEvent>>) -> Result<Vec<Arc<RecordedEvent>>, String> {
         if events.len() as u64 == u64::try_from(self.last - self.first + 1).unwrap_or_default() {
             return Ok(events);
         }

@@ -65,7 +65,37 @@ async fn every_scenario_comes_back_as_it_was_however_it_was_cut() {
             Ok(())
         });
         checked.unwrap_or_else(|error| panic!("{name}: {error}"));
+        // As compaction stores them.
+        let is_delta = |recorded: &Arc<RecordedEvent>| delta_text(&recorded.event).is_some();
+        for deltas in journal.chunk_by(|one, next| is_delta(one) && is_delta(next)) {
+            if deltas.iter().all(is_delta) {
+                assert_eq!(read_back(&to_merged_rows(deltas).unwrap(), &run_id), deltas, "{name}");
+            }
+        }
     }
+}
+
+/// The times of merged deltas are exact, also of a clock that was set back. What does not fit the row's
+/// own numbers is refused.
+#[test]
+fn merged_deltas_come_back_as_they_were() {
+    let at = |seq: u64, micros| {
+        let mut delta = text(seq, if seq < 4 { "msg_1" } else { "msg_2" }, "\"a\"\u{0}\n");
+        Arc::make_mut(&mut delta).at = Timestamp::from_micros(micros);
+        delta
+    };
+    let deltas = [at(1, 5_000_000), at(2, 4_999_000), at(3, 0), at(4, i64::from(u32::MAX))];
+    let rows = to_merged_rows(&deltas).unwrap();
+    assert_eq!(rows.iter().map(|row| (row.first, row.last)).collect::<Vec<_>>(), [(1, 3), (4, 4)]);
+    let run_id = RunId::from("run_1");
+    assert_eq!(read_back(&rows, &run_id), deltas);
+    let longer = StoredRow { last: 4, ..stored(&rows[0]) };
+    assert!(longer.decoded(&run_id).is_err());
+    let long = "x".repeat(1_000);
+    let many: Vec<_> = (1..=100).map(|seq| text(seq, "msg_1", &long)).collect();
+    let rows = to_merged_rows(&many).unwrap();
+    assert!(rows.iter().all(|row| row.body.len() < ROW_BYTES + 2_000));
+    assert!((3..=5).contains(&rows.len()), "{}", rows.len());
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl Store {
                   union all
                   select number from
                       (select number from runs
-                       where state <> 'active' and finished_at > (select {since})
+                       where state = 'finished' and finished_at > (select {since})
                        order by finished_at desc limit $3) as finished)
              order by changed_at desc limit $3",
             columns(dialect),

@@ -20,8 +20,8 @@ use crate::{
     database::{Database, DatabaseError, PostgresDatabase, SqliteDatabase, Value},
     deletion::DeletionQueue,
     follower::Follower,
-    heartbeats::HeartbeatState,
-    input_lists::{self, ListKey},
+    heartbeats::{FORMAT, FORMAT_OF_ALL, HeartbeatState},
+    input_lists::ListKey,
     live_tails::LiveTails,
     notify::{
         Notifier, Transport,
@@ -47,6 +47,9 @@ const CLOSING_TIME: Duration = Duration::from_secs(5);
 /// Interval between deletions of old data.
 const BETWEEN_CLEANUPS: Duration = Duration::from_mins(10);
 
+/// Interval between looks for journals to compact.
+const BETWEEN_COMPACTIONS: Duration = Duration::from_secs(30);
+
 /// Options for opening a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreOptions {
@@ -63,6 +66,9 @@ pub struct StoreOptions {
     pub conversation_retention: Option<Duration>,
     /// How long entries of the audit log are stored. `None` means forever.
     pub audit_retention: Option<Duration>,
+    /// How long after its end the journal of a run is stored in fewer rows: longer than a statement
+    /// can be in flight. `None` means never.
+    pub compact_after: Option<Duration>,
     /// Which events are stored for which receiver of webhooks.
     pub webhooks: Vec<WebhookRoute>,
     /// Maximum pooled connections to PostgreSQL, in addition to three dedicated ones: writer,
@@ -86,6 +92,7 @@ impl StoreOptions {
             retention: Some(Duration::from_hours(7 * 24)),
             conversation_retention: Some(Duration::from_hours(30 * 24)),
             audit_retention: None,
+            compact_after: Some(Duration::from_mins(10)),
             webhooks: Vec::new(),
             connections: 16,
             tenant_role: None,
@@ -113,6 +120,8 @@ pub(crate) struct Inner {
     pub(crate) writer: WriterHandle,
     /// How far retention has come in looking for input lists that nobody needs.
     pub(crate) swept_lists: Mutex<ListKey>,
+    /// How far it has come in looking for runs that were not deleted to the end.
+    pub(crate) swept_hidden: Mutex<String>,
     pub(crate) deletions: DeletionQueue,
     pub(crate) audit: AuditQueue,
     pub(crate) outage: Arc<Availability>,
@@ -217,8 +226,9 @@ impl StoreBuilder {
     async fn open(self, options: StoreOptions) -> Result<Store, OpenError> {
         self.sealing.check().await.map_err(refused)?;
         let heartbeats = HeartbeatState::default();
-        let may_write_lists = input_lists::may_write(&*self.database).await.map_err(refused)?;
-        heartbeats.set_may_write_lists(may_write_lists);
+        let format = self.database.query(FORMAT_OF_ALL, &[]).await.map_err(refused)?;
+        let format = format.first().map(|row| row.optional_integer(0)).transpose();
+        heartbeats.set_format(format.map_err(refused)?.flatten().unwrap_or(FORMAT));
         let mut minutes = None;
         let (transport, publisher) = match (&self.postgres, &options.fanout) {
             (Some(_), Some(url)) => {
@@ -250,6 +260,7 @@ impl StoreBuilder {
             writer,
             deletions: DeletionQueue::default(),
             swept_lists: Mutex::default(),
+            swept_hidden: Mutex::default(),
             audit: AuditQueue::default(),
             outage: self.outage,
             counters: self.counters,
@@ -260,8 +271,10 @@ impl StoreBuilder {
             _stops_when_dropped: self.stop.clone().drop_guard(),
             stop: self.stop,
         }));
-        let store_to_tidy = Arc::downgrade(&store.0);
-        tasks.spawn(async move { stop.run_until_cancelled(retention_loop(store_to_tidy)).await });
+        let retention = retention_loop(Arc::downgrade(&store.0));
+        tasks.spawn(stop.clone().run_until_cancelled_owned(retention));
+        let compaction = compaction_loop(Arc::downgrade(&store.0));
+        tasks.spawn(stop.run_until_cancelled_owned(compaction));
         Ok(store)
     }
 
@@ -364,6 +377,21 @@ async fn retention_loop(store: Weak<Inner>) {
             Err(error) => warn!(%error, "retention failed, retried later"),
         }
         tokio::time::sleep(BETWEEN_CLEANUPS).await;
+    }
+}
+
+/// Compacts journals while the store is open.
+async fn compaction_loop(store: Weak<Inner>) {
+    while let Some(inner) = store.upgrade() {
+        let Some(age) = inner.options.compact_after else { return };
+        let may_compact = inner.heartbeats.may_compact();
+        let more = if may_compact { Store(inner).compact_some(age).await } else { Ok(false) };
+        if let Err(error) = &more {
+            warn!(%error, "journals not compacted, the next ones later");
+        }
+        if !more.unwrap_or_default() {
+            tokio::time::sleep(age.min(BETWEEN_COMPACTIONS)).await;
+        }
     }
 }
 

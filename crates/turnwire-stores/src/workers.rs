@@ -17,6 +17,7 @@ use crate::{
     database::{DatabaseError, Dialect, Row, Value},
     deletion::{self, run_key},
     failures::{decode, encode},
+    heartbeats::{FORMAT, FORMAT_OF_ALL},
     sealing::Place,
 };
 
@@ -39,15 +40,16 @@ impl Leases for Store {
             return Err(StoreError::Unavailable("the journal does not accept writes".to_owned()));
         }
         let sql = format!(
-            "insert into workers (id, lease_until, reads_lists) values ($1, {}, 1)
-             on conflict (id) do update set lease_until = excluded.lease_until, reads_lists = 1
-             returning (select count(*) from workers as other where other.reads_lists = 0)",
+            "insert into workers (id, lease_until, reads_lists) values ($1, {}, {FORMAT})
+             on conflict (id) do update
+                 set lease_until = excluded.lease_until, reads_lists = excluded.reads_lists
+             returning ({FORMAT_OF_ALL} as other where other.id <> $1)",
             database.dialect().later("$2")
         );
         let values = [Value::Text(&self.0.worker), Value::Integer(micros(length))];
         let renewed = database.query(&sql, &values).await?;
-        let n_before_lists = renewed.first().map(|row| row.integer(0)).transpose()?;
-        self.0.heartbeats.set_may_write_lists(n_before_lists == Some(0));
+        let format = renewed.first().map(|row| row.optional_integer(0)).transpose()?.flatten();
+        self.0.heartbeats.set_format(format.unwrap_or(FORMAT));
         let n_heartbeats = self.0.heartbeats.record(now, length);
         if n_heartbeats.is_multiple_of(HEARTBEATS_BETWEEN_SWEEPS) {
             self.delete_dead_workers().await?;

@@ -74,14 +74,14 @@ impl Cluster {
                 .as_ref()
                 .map(|proxy| format!("postgres://postgres@127.0.0.1:{}/postgres", proxy.port()));
             let fanout = redis.as_ref().map(Redis::url);
-            let settings =
-                settings(&models, tool_port, store.as_deref(), fanout.as_deref(), options);
+            let other = options.other_gateway.as_ref().filter(|_| index % 2 == 1);
+            let (store, fanout) = (store.as_deref(), fanout.as_deref());
+            let settings = settings(&models, tool_port, store, fanout, options, other.is_some());
             let config = folder.join(format!("node-{index}.toml"));
             std::fs::write(&config, settings)?;
             let log = folder.join(format!("node-{index}.log"));
             let mut environment = environment.to_vec();
             environment.push(("TURNWIRE_SEEDED_NODE".to_owned(), index.to_string()));
-            let other = options.other_gateway.as_ref().filter(|_| index % 2 == 1);
             let program = other.unwrap_or(&program.gateway).clone();
             let config = NodeConfig { program, config, log, environment };
             nodes.push(Arc::new(Node::new(index, free_port(), proxy, config)));
@@ -266,10 +266,13 @@ fn settings(
     store: Option<&str>,
     fanout: Option<&str>,
     options: &Options,
+    is_other: bool,
 ) -> String {
     let lease_ms = options.lease_ms;
+    // Another version may not know this setting.
+    let compact = if is_other { "" } else { "compact_after_seconds = 10\n" };
     let store = match store {
-        Some(url) => format!("[store]\nurl = \"{url}\"\nlease_ms = {lease_ms}\n\n"),
+        Some(url) => format!("[store]\nurl = \"{url}\"\nlease_ms = {lease_ms}\n{compact}\n"),
         None => "[store]\nurl = \"memory:\"\n\n".to_owned(),
     };
     let fanout = fanout.map(|url| format!("[fanout]\nurl = \"{url}\"\n\n"));

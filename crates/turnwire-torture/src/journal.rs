@@ -1,6 +1,7 @@
 //! Journal rows in the database, each with one event or several consecutive deltas.
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use turnwire_contract::{Event, RecordedEvent, RunId, Seq, Timestamp};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,14 +12,36 @@ pub struct Row {
     pub last_seq: u64,
     pub kind: String,
     pub call_id: Option<String>,
-    /// Its events, as a JSON array.
+    /// Its events, as a JSON array, or as an object if the journal was compacted.
     pub body: String,
+}
+
+/// The deltas of one item in a compacted journal.
+#[derive(Deserialize)]
+struct Merged {
+    /// The time of the first one.
+    at: i64,
+    first: Value,
+    /// The times between the others and the one before each.
+    gaps: Vec<i64>,
+    texts: Vec<String>,
 }
 
 /// Decodes the events of a row, or returns the error.
 pub fn events_of(run_id: &RunId, row: &Row) -> Result<Vec<RecordedEvent>, String> {
-    let events: Vec<Value> = serde_json::from_str(&row.body)
-        .map_err(|error| format!("row {} is no array of events: {error}", row.first_seq))?;
+    let not_an_array = |error| format!("row {} is no array of events: {error}", row.first_seq);
+    let events: Vec<Value> = if row.body.starts_with('{') {
+        let Merged { mut at, first, gaps, texts } =
+            serde_json::from_str(&row.body).map_err(not_an_array)?;
+        let mut events = vec![json!([at, first])];
+        events.extend(gaps.into_iter().zip(texts).map(|(gap, text)| {
+            at += gap;
+            json!([at, text])
+        }));
+        events
+    } else {
+        serde_json::from_str(&row.body).map_err(not_an_array)?
+    };
     let n_places = (row.last_seq + 1).saturating_sub(row.first_seq);
     if events.len() as u64 != n_places {
         let (first, last, n_events) = (row.first_seq, row.last_seq, events.len());
@@ -65,6 +88,18 @@ mod tests {
         let read: Vec<_> =
             events.iter().map(|r| (r.seq, r.at.as_micros(), r.event.clone())).collect();
         assert_eq!(read, [(Seq(4), 5, added("a")), (Seq(5), 6, added("b"))]);
+    }
+
+    #[test]
+    fn a_compacted_row_is_read() {
+        let body = r#"{"at":5,"first":{"type":"text_added","item_id":"msg_1","text":"a"},
+                       "gaps":[1,-2],"texts":["b","c"]}"#;
+        let events = events_of(&RunId::new("run_1"), &row(4, 6, body)).unwrap();
+        let times: Vec<_> = events.iter().map(|recorded| recorded.at.as_micros()).collect();
+        assert_eq!(times, [5, 6, 4]);
+        let item_id = ItemId::new("msg_1");
+        assert_eq!(events[2].event, Event::TextAdded { item_id, text: "c".to_owned() });
+        assert!(events_of(&RunId::new("run_1"), &row(4, 7, body)).is_err());
     }
 
     #[test]

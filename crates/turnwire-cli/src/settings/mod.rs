@@ -82,6 +82,7 @@
 //! lease_ms = 2000                        # time until runs of a dead node are taken over
 //! retention_days = 7                     # retention of finished runs; 0: forever
 //! conversation_retention_days = 30       # retention of unused conversations; 0: forever
+//! compact_after_seconds = 600            # when journals of finished runs are compacted; 0: never
 //!
 //! [fanout]
 //! url = "redis://localhost:6379/"        # only useful with several nodes

@@ -18,6 +18,7 @@ const STORE_URL: &str = "TURNWIRE_STORE_URL";
 const FANOUT_URL: &str = "TURNWIRE_FANOUT_URL";
 /// A shorter lease expires on short delays; a longer one delays takeovers.
 const LEASES_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
+const COMPACT_TOO_SOON: std::ops::Range<u32> = 1..10;
 const DAY: Duration = Duration::from_hours(24);
 
 /// Where runs, conversations and files are stored.
@@ -40,6 +41,9 @@ pub(super) struct RawStore {
     /// not deleted
     #[schemars(extend("default" = days(usual().conversation_retention)))]
     conversation_retention_days: Option<u32>,
+    /// How long after its end the journal of a run is stored in fewer rows, at least 10; 0: never
+    #[schemars(extend("default" = usual().compact_after.map_or(0, |after| after.as_secs())))]
+    compact_after_seconds: Option<u32>,
     /// Maximum number of connections to PostgreSQL, in addition to three permanent ones
     #[schemars(range(min = 2), extend("default" = usual().connections))]
     connections: Option<u32>,
@@ -86,6 +90,10 @@ impl StoreSection {
             && !is_store(url)
         {
             mistakes.push(format!("store.url: {NOT_A_STORE}"));
+        }
+        if store.compact_after_seconds.is_some_and(|after| COMPACT_TOO_SOON.contains(&after)) {
+            let path = "store.compact_after_seconds";
+            mistakes.push(format!("{path}: a statement may take that long; at least 10, or 0"));
         }
         if let Some(url) = &fanout.url
             && !is_fanout(url)
@@ -136,6 +144,10 @@ impl StoreSection {
         }
         if let Some(days) = self.store.conversation_retention_days {
             options.conversation_retention = (days > 0).then(|| DAY * days);
+        }
+        if let Some(seconds) = self.store.compact_after_seconds {
+            let after = Duration::from_secs(seconds.into());
+            options.compact_after = (seconds > 0).then_some(after);
         }
         if let Some(most) = self.store.connections {
             options.connections = most;

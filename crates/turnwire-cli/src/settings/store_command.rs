@@ -20,9 +20,14 @@ pub(crate) fn store_of_command(
             .hint("name a store: [store] in the settings, or TURNWIRE_STORE_URL")
             .hint("a server that keeps its runs in memory takes keys from TURNWIRE_API_KEYS")
     })?;
-    // How long runs are kept is up to the servers, which may have other settings.
-    let (retention, conversation_retention) = (None, None);
-    Ok(StoreOptions { retention, conversation_retention, fanout: None, ..store })
+    // How long runs are kept, and in what form, is up to the servers, which may have other settings.
+    Ok(StoreOptions {
+        retention: None,
+        conversation_retention: None,
+        compact_after: None,
+        fanout: None,
+        ..store
+    })
 }
 
 /// Reads the URL of the store from environment and file. It may contain a password.

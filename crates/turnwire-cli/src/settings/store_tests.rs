@@ -47,6 +47,7 @@ fn everything_can_be_said() {
         lease_ms = 500
         retention_days = 30
         conversation_retention_days = 60
+        compact_after_seconds = 90
         connections = 4
         tenant_role = "tenants"
         [fanout]
@@ -59,6 +60,7 @@ fn everything_can_be_said() {
         lease: Duration::from_millis(500),
         retention: Some(DAY * 30),
         conversation_retention: Some(DAY * 60),
+        compact_after: Some(Duration::from_secs(90)),
         connections: 4,
         tenant_role: Some("tenants".to_owned()),
         ..StoreOptions::at("postgres://db/turnwire")
@@ -70,6 +72,10 @@ fn everything_can_be_said() {
     assert_eq!(options.unwrap().retention, None, "0 keeps them for ever");
     let (options, _) = read("[store]\nconversation_retention_days = 0", &[], false);
     assert_eq!(options.unwrap().conversation_retention, None, "0 keeps them for ever");
+    let (options, _) = read("[store]\ncompact_after_seconds = 0", &[], false);
+    assert_eq!(options.unwrap().compact_after, None, "0 leaves them as they are");
+    let (_, mistakes) = read("[store]\ncompact_after_seconds = 9", &[], false);
+    assert_eq!(mistakes.len(), 1, "{mistakes:?}");
 }
 
 #[test]

@@ -206,7 +206,7 @@ pub(crate) struct Dialect {
     /// Statement with which one transaction at a time changes what belongs to the tenants `$1`, a
     /// [`Value::Texts`]. `None` if there is one at a time anyway.
     pub(crate) lock_tenants: Option<&'static str>,
-    /// Like `for_update`, but skips rows that are locked.
+    /// Like `for_update`, but of the table `r` alone, and skips rows that are locked.
     pub(crate) skip_locked: &'static str,
     /// Follows `from gone`: as `r`, the active and unlocked runs of worker `gone.worker` that
     /// worker `$1` may claim, at most `$2` of them where that saves work. It fixes the join order,

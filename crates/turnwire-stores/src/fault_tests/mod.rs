@@ -51,7 +51,11 @@ struct Node {
 
 impl Node {
     async fn start(database: FaultyDatabase) -> Self {
-        let options = StoreOptions { lease: LEASE, ..StoreOptions::at("sqlite://simulated") };
+        let options = StoreOptions {
+            lease: LEASE,
+            compact_after: None,
+            ..StoreOptions::at("sqlite://simulated")
+        };
         let store = Store::over(Arc::new(database.clone()), None, options).await.unwrap();
         let big = "a lot of it ".repeat(2_000);
         let work = FakeTool::new("work", Behaviour::Takes(Duration::from_secs(3), big));

@@ -16,9 +16,7 @@
 
 mod rows;
 
-pub(crate) use rows::{
-    ListKey, Shared, delete_unused, find_unused, hold, may_write, read, read_items,
-};
+pub(crate) use rows::{ListKey, Shared, delete_unused, find_unused, hold, read, read_items};
 
 use std::sync::Arc;
 

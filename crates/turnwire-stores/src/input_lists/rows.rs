@@ -24,13 +24,6 @@ const LOCK_ORDER: &str = "n_items > 0, n_items desc";
 /// Tenant and ID of a list.
 pub(crate) type ListKey = (String, String);
 
-/// Returns whether lists may be written: whether every worker can read them. Workers are listed for an
-/// hour after their lease, so that one that could not renew it is not overlooked.
-pub(crate) async fn may_write(database: &dyn Database) -> Result<bool, DatabaseError> {
-    let sql = "select id from workers where reads_lists = 0 limit 1";
-    Ok(database.query(sql, &[]).await?.is_empty())
-}
-
 /// Stores what of `request` is not stored yet. Until the commit nobody deletes it.
 pub(crate) async fn hold(
     transaction: &mut dyn Transaction,

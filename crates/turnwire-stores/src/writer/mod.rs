@@ -37,6 +37,7 @@ use turnwire_contract::{JournalError, RecordedEvent, RunId, Seq, TenantId};
 
 use crate::{
     database::{DatabaseError, Dialect, STATEMENT_TIMEOUT},
+    heartbeats::FORMAT,
     outage::{Availability, Backoff},
     progress::SummaryColumns,
     rows::{EventRow, new_tag, sealed_rows, to_rows},
@@ -474,7 +475,8 @@ async fn comes_back(
 /// an append does.
 fn probe_sql(dialect: &Dialect) -> String {
     let touch = format!(
-        "insert into workers (id, lease_until, probed_at, reads_lists) values ($1, {now}, {now}, 1)
+        "insert into workers (id, lease_until, probed_at, reads_lists)
+             values ($1, {now}, {now}, {FORMAT})
          on conflict (id) do update set probed_at = excluded.probed_at",
         now = dialect.now
     );

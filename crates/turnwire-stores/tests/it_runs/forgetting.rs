@@ -262,6 +262,28 @@ async fn an_old_chain_goes_as_a_whole() {
     }
 }
 
+/// C25: a deletion that was interrupted after the run was hidden is completed; a hidden run that another
+/// one continues stays.
+#[tokio::test]
+async fn an_interrupted_deletion_is_completed() {
+    for backend in Backend::all() {
+        let store = backend.store_with(|options| options.retention = None).await;
+        let done = RunOutcome::Completed;
+        for made in [run("run_1", |_| {}), run("run_2", |_| {}), run_after("run_3", "run_2")] {
+            let run_id = made.run_id.clone();
+            store.create(made).await.unwrap();
+            let blob = format!("blob_{run_id}");
+            store.put(&tenant(), &run_id, &blob.as_str().into(), "x".to_owned()).await.unwrap();
+            store.finish(&run_id, done.clone(), entries(&["x"])).await.unwrap();
+        }
+        backend.ask("update runs set state = 'hidden' where id in ('run_1', 'run_2')").await;
+        store.forget_old_runs().await.unwrap();
+        assert_eq!(backend.ask("select id from runs order by id").await, ["run_2", "run_3"]);
+        let blobs = backend.ask("select run_id from blobs order by run_id").await;
+        assert_eq!(blobs, ["run_2", "run_3"]);
+    }
+}
+
 /// C25: runs that are deleted at the same time are gone together; one that cannot be deleted does
 /// not keep the others, and nobody deletes a run of another tenant.
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 
 mod audit;
 mod broken_runs;
+mod compaction;
 mod encryption;
 mod forgetting;
 mod input_lists;

@@ -239,10 +239,14 @@ async fn database(options: &StoreOptions) -> Finding {
         return not_there_yet(path);
     }
     // Opened as by `serve`, but without notifications, which have a finding of their own, and
-    // without deleting anything.
-    let (retention, conversation_retention) = (None, None);
-    let options =
-        StoreOptions { fanout: None, retention, conversation_retention, ..options.clone() };
+    // without deleting or compacting anything.
+    let options = StoreOptions {
+        fanout: None,
+        retention: None,
+        conversation_retention: None,
+        compact_after: None,
+        ..options.clone()
+    };
     match Store::open(options).await {
         Ok(store) => {
             let encryption = store.encryption_status().await;
