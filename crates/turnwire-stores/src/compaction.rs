@@ -1,12 +1,12 @@
 //! Merges the journal rows of finished runs.
 //!
 //! A delta is visible only after it is durable, and a reader should not wait for the next one. So an
-//! answer that comes word by word is stored word by word, and a word of ten bytes takes a row of three
+//! answer that comes word by word is stored word by word, and a word of five bytes takes a row of three
 //! hundred. When a run has been over for a while, its deltas are stored again in few rows
 //! ([`to_merged_rows`]). The events and their times stay the same, and so do all other rows.
 //!
-//! The key `(run_id, first_seq)` is the fence of the journal: whoever writes where somebody else has
-//! written, does not. A row that was merged into the one before leaves its key free. So nothing is merged
+//! The key `(run_id, first_seq)` is the fence of the journal: a write to a seq that is taken is refused. A
+//! row that was merged into the one before leaves its key free. So nothing is merged
 //! that somebody may still want to write:
 //!
 //! * Runs that changed hands stay as they are: those of a worker that died, and those that several
@@ -93,8 +93,9 @@ impl Store {
         for run in candidates? {
             match self.compact(&run).await {
                 Err(error @ DatabaseError::Unavailable(_)) => return Err(error),
+                // Another worker may have the key; it is not worth a message each time.
+                Err(DatabaseError::KeyMissing(_)) | Ok(()) => {}
                 Err(error) => warn!(run_id = %run.run_id, %error, "journal not compacted"),
-                Ok(()) => {}
             }
         }
         Ok(runs.len() == AT_ONCE)
@@ -132,7 +133,7 @@ impl Store {
         let sql = format!(
             "select min(tenant), run_id, min(tag), max(tag), max(case when kind = 'over' then tag end)
              from run_events
-             where run_id in (select id from runs where n_deaths = 0
+             where run_id in (select id from runs where n_deaths = 0 and n_failed_takeovers = 0
                               and id in (select value from {}))
              group by run_id
              having count(case when kind = 'delta' then 1 end) >= $2",

@@ -43,6 +43,10 @@ use crate::{
 /// Maximum bytes of a row of deltas, to bound the size of a page.
 pub(crate) const ROW_BYTES: usize = 32 * 1024;
 
+/// Maximum deltas in a row that compaction writes, so that it is not too large for a reader once it is
+/// decoded.
+const MERGED_DELTAS: usize = 512;
+
 /// Maximum length of a call id in an index.
 const LONGEST_CALL: usize = 256;
 
@@ -130,11 +134,15 @@ struct MergedDeltas<'a> {
 pub(crate) fn to_merged_rows(
     deltas: &[Arc<RecordedEvent>],
 ) -> Result<Vec<EventRow>, DatabaseError> {
-    let mut n_bytes = 0;
+    let (mut n_bytes, mut n_deltas) = (0, 0);
     let rows = deltas.chunk_by(|one, next| {
-        n_bytes += delta_text(&one.event).map_or(0, String::len) + 10;
-        let goes_on = n_bytes < ROW_BYTES && are_of_one_item(&one.event, &next.event);
-        n_bytes *= usize::from(goes_on);
+        n_bytes += delta_text(&one.event).map_or(0, String::len);
+        n_deltas += 1;
+        let has_room = n_bytes < ROW_BYTES && n_deltas < MERGED_DELTAS;
+        let goes_on = has_room && are_of_one_item(&one.event, &next.event);
+        if !goes_on {
+            (n_bytes, n_deltas) = (0, 0);
+        }
         goes_on
     });
     rows.filter_map(|row| Some((row.first()?, row.last()?, row)))
@@ -287,7 +295,8 @@ impl StoredRow<'_> {
 
     /// Returns the timestamp of an unreadable row's first event.
     fn time(&self) -> Timestamp {
-        let digits = self.body.trim_start_matches('[').split(',').next().unwrap_or_default();
+        let body = self.body.strip_prefix("{\"at\":").unwrap_or(self.body);
+        let digits = body.trim_start_matches('[').split(',').next().unwrap_or_default();
         Timestamp::from_micros(digits.parse().unwrap_or_default())
     }
 

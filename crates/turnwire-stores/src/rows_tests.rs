@@ -96,6 +96,13 @@ fn merged_deltas_come_back_as_they_were() {
     let rows = to_merged_rows(&many).unwrap();
     assert!(rows.iter().all(|row| row.body.len() < ROW_BYTES + 2_000));
     assert!((3..=5).contains(&rows.len()), "{}", rows.len());
+    let short: Vec<_> = (1..=1_100).map(|seq| text(seq, "msg_1", "x")).collect();
+    let rows = to_merged_rows(&short).unwrap();
+    let sizes: Vec<i64> = rows.iter().map(|row| row.last - row.first + 1).collect();
+    assert_eq!(sizes, [512, 512, 76]);
+    let damaged = StoredRow { body: rows[0].body.trim_end_matches('}'), ..stored(&rows[0]) };
+    let substitutes = damaged.events(&run_id);
+    assert_eq!((substitutes.len(), substitutes[0].at), (512, short[0].at));
 }
 
 #[test]

@@ -270,7 +270,7 @@ fn settings(
 ) -> String {
     let lease_ms = options.lease_ms;
     // Another version may not know this setting.
-    let compact = if is_other { "" } else { "compact_after_seconds = 10\n" };
+    let compact = if is_other { "" } else { "compact_after_seconds = 60\n" };
     let store = match store {
         Some(url) => format!("[store]\nurl = \"{url}\"\nlease_ms = {lease_ms}\n{compact}\n"),
         None => "[store]\nurl = \"memory:\"\n\n".to_owned(),

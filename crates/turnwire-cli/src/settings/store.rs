@@ -18,7 +18,7 @@ const STORE_URL: &str = "TURNWIRE_STORE_URL";
 const FANOUT_URL: &str = "TURNWIRE_FANOUT_URL";
 /// A shorter lease expires on short delays; a longer one delays takeovers.
 const LEASES_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
-const COMPACT_TOO_SOON: std::ops::Range<u32> = 1..10;
+const COMPACT_TOO_SOON: std::ops::Range<u32> = 1..60;
 const DAY: Duration = Duration::from_hours(24);
 
 /// Where runs, conversations and files are stored.
@@ -41,7 +41,7 @@ pub(super) struct RawStore {
     /// not deleted
     #[schemars(extend("default" = days(usual().conversation_retention)))]
     conversation_retention_days: Option<u32>,
-    /// How long after its end the journal of a run is stored in fewer rows, at least 10; 0: never
+    /// How long after its end the journal of a run is stored in fewer rows, at least 60; 0: never
     #[schemars(extend("default" = usual().compact_after.map_or(0, |after| after.as_secs())))]
     compact_after_seconds: Option<u32>,
     /// Maximum number of connections to PostgreSQL, in addition to three permanent ones
@@ -93,7 +93,8 @@ impl StoreSection {
         }
         if store.compact_after_seconds.is_some_and(|after| COMPACT_TOO_SOON.contains(&after)) {
             let path = "store.compact_after_seconds";
-            mistakes.push(format!("{path}: a statement may take that long; at least 10, or 0"));
+            mistakes
+                .push(format!("{path}: a statement may be under way that long; at least 60, or 0"));
         }
         if let Some(url) = &fanout.url
             && !is_fanout(url)

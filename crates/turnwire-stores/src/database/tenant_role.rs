@@ -6,7 +6,7 @@
 //! ([`Value::Tenant`]): there is no second list of what is protected that could be incomplete.
 //!
 //! Statements for several tenants at once run as the owner of the tables, to whom the policies do
-//! not apply: the journal writer, deletions in groups, takeover and retention.
+//! not apply: the journal writer, deletions in groups, takeover, retention and compaction.
 
 use sqlx::{AssertSqlSafe, Executor, PgConnection, PgPool, Row as _};
 use turnwire_contract::TenantId;

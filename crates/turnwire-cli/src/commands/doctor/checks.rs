@@ -239,7 +239,7 @@ async fn database(options: &StoreOptions) -> Finding {
         return not_there_yet(path);
     }
     // Opened as by `serve`, but without notifications, which have a finding of their own, and
-    // without deleting or compacting anything.
+    // without deleting or compacting runs.
     let options = StoreOptions {
         fanout: None,
         retention: None,
