@@ -6,8 +6,8 @@
 //! ([`to_merged_rows`]). The events and their times stay the same, and so do all other rows.
 //!
 //! The key `(run_id, first_seq)` is the fence of the journal: a write to a seq that is taken is refused. A
-//! row that was merged into the one before leaves its key free. So nothing is merged
-//! that somebody may still want to write:
+//! row that was merged into the one before leaves its key free. So nothing is merged that somebody may
+//! still want to write:
 //!
 //! * Runs that changed hands stay as they are: those of a worker that died, and those that several
 //!   processes wrote to. Nobody else has an append under way.
@@ -69,8 +69,8 @@ struct Candidate {
     last_tag: i64,
 }
 
-/// Rows that become fewer.
-#[derive(Debug, PartialEq, Eq)]
+/// Rows to delete, by their first seq, and the fewer rows to insert instead.
+#[derive(Default)]
 struct Replacement {
     first_seqs: Vec<i64>,
     rows: Vec<EventRow>,
@@ -185,59 +185,51 @@ impl Store {
             after = last.integer(0)?;
             // Before anything is decrypted: a key that is deleted meanwhile does not come back.
             let key = self.0.sealing.current(&run.tenant).await?;
-            let replacements = self.replacements(run, &page).await?;
-            if replacements.is_empty() {
+            let replacement = self.replacement(run, &page).await?;
+            if replacement.rows.is_empty() {
                 continue;
             }
-            let replaced = self.replace(run, replacements, key.as_deref());
-            if !with_rest(replaced).await? {
+            if !with_rest(self.replace(run, replacement, key.as_deref())).await? {
                 return Ok(());
             }
         }
     }
 
     /// Returns what becomes of a page of rows.
-    async fn replacements(
+    async fn replacement(
         &self,
         run: &Candidate,
         page: &[Row],
-    ) -> Result<Vec<Replacement>, DatabaseError> {
-        let mut neighbours = vec![Neighbours::default()];
+    ) -> Result<Replacement, DatabaseError> {
+        let mut replacement = Replacement::default();
+        let mut neighbours = Neighbours::default();
         for row in page {
             let row = stored_row(row)?;
             let place = Place::events(&run.run_id, row.first);
             let body = self.0.sealing.open(&run.tenant, place, row.body).await?;
             let row = StoredRow { body: &body, ..row };
-            match (understood(&row, &run.run_id), neighbours.last_mut()) {
-                (Some(events), Some(before)) if before.are_followed_by(row.first) => {
-                    before.add(row, events);
-                }
-                (Some(events), _) => {
-                    let mut next = Neighbours::default();
-                    next.add(row, events);
-                    neighbours.push(next);
-                }
-                (None, _) => neighbours.push(Neighbours::default()),
+            let events = understood(&row, &run.run_id);
+            if events.is_none() || !neighbours.are_followed_by(row.first) {
+                std::mem::take(&mut neighbours).merge_into(&mut replacement)?;
+            }
+            if let Some(events) = events {
+                neighbours.add(row, events);
             }
         }
-        neighbours.into_iter().filter_map(|rows| rows.merged().transpose()).collect()
+        neighbours.merge_into(&mut replacement)?;
+        Ok(replacement)
     }
 
     /// Replaces rows in one transaction. Returns `false` if the run is about to be deleted.
     async fn replace(
         &self,
         run: &Candidate,
-        replacements: Vec<Replacement>,
+        replacement: Replacement,
         key: Option<&DataKey>,
     ) -> Result<bool, DatabaseError> {
         let database = &self.0.database;
         let dialect = database.dialect();
-        let mut first_seqs = Vec::new();
-        let mut rows = Vec::new();
-        for replacement in replacements {
-            first_seqs.extend(replacement.first_seqs);
-            rows.extend(replacement.rows);
-        }
+        let Replacement { first_seqs, rows } = replacement;
         let rows = sealed_rows(rows, &run.run_id, key)?;
         let (tenant, run_id) = (Value::Text(run.tenant.as_str()), Value::Text(run.run_id.as_str()));
         let mut transaction = database.begin().await?;
@@ -315,10 +307,13 @@ impl Neighbours {
         self.events.extend(events);
     }
 
-    /// Returns the merged rows, if there are at most half as many.
-    fn merged(self) -> Result<Option<Replacement>, DatabaseError> {
+    /// Adds the merged rows, if there are at most half as many.
+    fn merge_into(self, replacement: &mut Replacement) -> Result<(), DatabaseError> {
         let rows = to_merged_rows(&self.events)?;
-        let is_worth_it = !rows.is_empty() && rows.len() * 2 <= self.first_seqs.len();
-        Ok(is_worth_it.then_some(Replacement { first_seqs: self.first_seqs, rows }))
+        if rows.len() * 2 <= self.first_seqs.len() {
+            replacement.first_seqs.extend(self.first_seqs);
+            replacement.rows.extend(rows);
+        }
+        Ok(())
     }
 }

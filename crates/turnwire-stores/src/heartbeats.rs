@@ -12,7 +12,11 @@ use std::{
 use tokio::time::Instant;
 use turnwire_contract::RunId;
 
-use crate::{deletion::RunKey, sync::lock};
+use crate::{
+    database::{DatabaseError, Row},
+    deletion::RunKey,
+    sync::lock,
+};
 
 /// How long a run of unknown state may still appear: longer than any statement can be in flight.
 const UNCERTAIN_FOR: Duration = Duration::from_mins(1);
@@ -61,9 +65,12 @@ impl HeartbeatState {
         series.heard
     }
 
-    /// Records what all workers can read: the lowest [`FORMAT`] of them.
-    pub(crate) fn set_format(&self, format: i64) {
-        self.format.store(format, Ordering::Relaxed);
+    /// Records what all workers can read: the result of [`FORMAT_OF_ALL`], which is null if there is
+    /// none but this one.
+    pub(crate) fn set_format(&self, found: &[Row]) -> Result<(), DatabaseError> {
+        let lowest = found.first().map(|row| row.optional_integer(0)).transpose()?.flatten();
+        self.format.store(lowest.unwrap_or(FORMAT), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Returns whether all workers can read input lists.

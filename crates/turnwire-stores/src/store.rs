@@ -20,7 +20,7 @@ use crate::{
     database::{Database, DatabaseError, PostgresDatabase, SqliteDatabase, Value},
     deletion::DeletionQueue,
     follower::Follower,
-    heartbeats::{FORMAT, FORMAT_OF_ALL, HeartbeatState},
+    heartbeats::{FORMAT_OF_ALL, HeartbeatState},
     input_lists::ListKey,
     live_tails::LiveTails,
     notify::{
@@ -97,6 +97,19 @@ impl StoreOptions {
             connections: 16,
             tenant_role: None,
             encryption: None,
+        }
+    }
+
+    /// Returns the options for a process beside the servers: how long runs are stored, and in what form,
+    /// is up to these, and nobody waits for its notifications.
+    #[must_use]
+    pub fn beside_servers(self) -> Self {
+        Self {
+            fanout: None,
+            retention: None,
+            conversation_retention: None,
+            compact_after: None,
+            ..self
         }
     }
 }
@@ -227,8 +240,7 @@ impl StoreBuilder {
         self.sealing.check().await.map_err(refused)?;
         let heartbeats = HeartbeatState::default();
         let format = self.database.query(FORMAT_OF_ALL, &[]).await.map_err(refused)?;
-        let format = format.first().map(|row| row.optional_integer(0)).transpose();
-        heartbeats.set_format(format.map_err(refused)?.flatten().unwrap_or(FORMAT));
+        heartbeats.set_format(&format).map_err(refused)?;
         let mut minutes = None;
         let (transport, publisher) = match (&self.postgres, &options.fanout) {
             (Some(_), Some(url)) => {

@@ -48,8 +48,7 @@ impl Leases for Store {
         );
         let values = [Value::Text(&self.0.worker), Value::Integer(micros(length))];
         let renewed = database.query(&sql, &values).await?;
-        let format = renewed.first().map(|row| row.optional_integer(0)).transpose()?.flatten();
-        self.0.heartbeats.set_format(format.unwrap_or(FORMAT));
+        self.0.heartbeats.set_format(&renewed)?;
         let n_heartbeats = self.0.heartbeats.record(now, length);
         if n_heartbeats.is_multiple_of(HEARTBEATS_BETWEEN_SWEEPS) {
             self.delete_dead_workers().await?;

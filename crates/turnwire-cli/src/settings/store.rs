@@ -92,9 +92,9 @@ impl StoreSection {
             mistakes.push(format!("store.url: {NOT_A_STORE}"));
         }
         if store.compact_after_seconds.is_some_and(|after| COMPACT_TOO_SOON.contains(&after)) {
-            let path = "store.compact_after_seconds";
-            mistakes
-                .push(format!("{path}: a statement may be under way that long; at least 60, or 0"));
+            let too_soon =
+                "at least 60, because a statement can be in flight for a minute; 0: never";
+            mistakes.push(format!("store.compact_after_seconds: {too_soon}"));
         }
         if let Some(url) = &fanout.url
             && !is_fanout(url)

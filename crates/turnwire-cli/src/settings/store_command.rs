@@ -20,14 +20,7 @@ pub(crate) fn store_of_command(
             .hint("name a store: [store] in the settings, or TURNWIRE_STORE_URL")
             .hint("a server that keeps its runs in memory takes keys from TURNWIRE_API_KEYS")
     })?;
-    // How long runs are kept, and in what form, is up to the servers, which may have other settings.
-    Ok(StoreOptions {
-        retention: None,
-        conversation_retention: None,
-        compact_after: None,
-        fanout: None,
-        ..store
-    })
+    Ok(store.beside_servers())
 }
 
 /// Reads the URL of the store from environment and file. It may contain a password.

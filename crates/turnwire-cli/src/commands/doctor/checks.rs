@@ -238,16 +238,8 @@ async fn database(options: &StoreOptions) -> Finding {
     {
         return not_there_yet(path);
     }
-    // Opened as by `serve`, but without notifications, which have a finding of their own, and
-    // without deleting or compacting runs.
-    let options = StoreOptions {
-        fanout: None,
-        retention: None,
-        conversation_retention: None,
-        compact_after: None,
-        ..options.clone()
-    };
-    match Store::open(options).await {
+    // Notifications have a finding of their own.
+    match Store::open(options.clone().beside_servers()).await {
         Ok(store) => {
             let encryption = store.encryption_status().await;
             store.close().await;
