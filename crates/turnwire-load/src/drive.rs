@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use anyhow::{Context, bail};
 use clap::Args;
 use memchr::memmem::Finder;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     io::AsyncWriteExt,
     net::TcpStream,
@@ -43,6 +43,9 @@ pub(crate) struct DriveOptions {
     /// Whether the gateway stores the responses.
     #[arg(long)]
     store: bool,
+    /// Tools to offer, as the JSON of `tools`.
+    #[arg(long, value_parser = |text: &str| serde_json::from_str::<Value>(text))]
+    tools: Option<Value>,
     /// An API key, if the gateway needs one.
     #[arg(long)]
     key: Option<String>,
@@ -110,8 +113,7 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
 async fn request_until(end: Instant, options: &DriveOptions, counts: &RefCell<Counts>) {
     let mut connection = None;
     while Instant::now() < end {
-        let done = timeout(SILENCE, request(&mut connection, options, counts)).await;
-        if let Some(error) = done.map_or_else(|late| Some(late.into()), Result::err) {
+        if let Err(error) = request(&mut connection, options, counts).await {
             connection = None;
             let mut counts = counts.borrow_mut();
             counts.n_failed += 1;
@@ -133,7 +135,7 @@ async fn request(
     stream.write_all(request_bytes(options).as_bytes()).await?;
     let mut answer = StreamedAnswer::default();
     while !answer.is_over() {
-        if !answer.read(&mut stream).await? {
+        if !timeout(SILENCE, answer.read(&mut stream)).await.context("silent")?? {
             bail!("the stream is cut: {}", answer.beginning());
         }
         answer.scan(asked, counts);
@@ -156,12 +158,15 @@ async fn connect(to: &str) -> anyhow::Result<TcpStream> {
 
 fn request_bytes(options: &DriveOptions) -> String {
     let question = "Say something.";
-    let body = if options.path.ends_with("completions") {
+    let mut body = if options.path.ends_with("completions") {
         let messages = json!([{ "role": "user", "content": question }]);
         json!({ "model": options.model, "messages": messages, "stream": true })
     } else {
         json!({ "model": options.model, "input": question, "stream": true, "store": options.store })
     };
+    if let (Some(tools), Some(body)) = (&options.tools, body.as_object_mut()) {
+        body.insert("tools".to_owned(), tools.clone());
+    }
     let body = body.to_string();
     let key = options.key.as_ref().map(|key| format!("authorization: Bearer {key}\r\n"));
     format!(

@@ -1,13 +1,15 @@
 //! A model server that costs as little as possible.
 //!
 //! It speaks Chat Completions, for gateways that run the loop themselves, and the Responses API,
-//! for those that pass it on. The name of the model says how it answers.
+//! for those that pass it on. The name of the model says how it answers: `tool` calls the first
+//! tool that the request offers, and says a word once it has the result.
 
 use std::{rc::Rc, time::Duration};
 
 use anyhow::Context;
 use clap::Args;
 use memchr::memmem;
+use serde_json::Value;
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
@@ -17,6 +19,7 @@ use tokio::{
 
 use crate::{
     http::{LAST_CHUNK, push_chunk, read_request},
+    tool_server,
     words::now_micros,
 };
 
@@ -58,6 +61,10 @@ async fn serve_connection(mut stream: TcpStream, options: &ModelOptions) -> anyh
     let mut buffer = Vec::new();
     while let Some((head, body)) = read_request(&mut stream, &mut buffer).await? {
         let dialect = match head.split(' ').nth(1) {
+            Some(tool_server::PATH) => {
+                stream.write_all(&tool_server::answer(&head, &body)).await?;
+                continue;
+            }
             Some(path) if path.ends_with("/chat/completions") => Dialect::Chat,
             Some(path) if path.ends_with("/responses") => Dialect::Responses,
             _ => {
@@ -65,13 +72,19 @@ async fn serve_connection(mut stream: TcpStream, options: &ModelOptions) -> anyh
                 continue;
             }
         };
-        match AnswerPace::of(&body, options) {
-            AnswerPace::AtOnce(n_words) => {
+        match Answer::of(&body, options) {
+            Answer::AtOnce(n_words) => {
                 let answer = whole_answer(dialect, n_words);
                 stream.write_all(&answer).await?;
             }
-            AnswerPace::Paced { n_words, pause } => {
+            Answer::Paced { n_words, pause } => {
                 paced_answer(&mut stream, dialect, n_words, pause).await?;
+            }
+            Answer::Call(tool) => {
+                let mut answer = STREAM_HEAD.to_vec();
+                push_chunk(&mut answer, dialect.call(&tool).as_bytes());
+                answer.extend_from_slice(LAST_CHUNK);
+                stream.write_all(&answer).await?;
             }
         }
     }
@@ -79,24 +92,53 @@ async fn serve_connection(mut stream: TcpStream, options: &ModelOptions) -> anyh
 }
 
 const MODELS: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
-    content-length: 121\r\n\r\n{\"object\":\"list\",\"data\":[{\"id\":\"small\",\
+    content-length: 153\r\n\r\n{\"object\":\"list\",\"data\":[{\"id\":\"small\",\
     \"object\":\"model\"},{\"id\":\"burst\",\"object\":\"model\"},{\"id\":\"paced\",\
-    \"object\":\"model\"}]}\n\n\n\n";
+    \"object\":\"model\"},{\"id\":\"tool\",\"object\":\"model\"}]}";
 
 /// How a model answers.
-enum AnswerPace {
+enum Answer {
     AtOnce(usize),
-    Paced { n_words: usize, pause: Duration },
+    Paced {
+        n_words: usize,
+        pause: Duration,
+    },
+    /// A call of the tool with this name.
+    Call(String),
 }
 
-impl AnswerPace {
+impl Answer {
     fn of(body: &[u8], options: &ModelOptions) -> Self {
         let names = |name: &[u8]| memmem::find(body, name).is_some();
+        if names(b"\"tool\"")
+            && let Some(answer) = Self::with_tool(body)
+        {
+            return answer;
+        }
         if names(b"paced") {
             let pause = Duration::from_secs(1) / options.rate.max(1);
             return Self::Paced { n_words: options.paced_words, pause };
         }
         Self::AtOnce(if names(b"burst") { options.burst_words } else { 1 })
+    }
+
+    /// Returns how the model `tool` answers: without a tool it says nothing.
+    fn with_tool(body: &[u8]) -> Option<Self> {
+        let request: Value = serde_json::from_slice(body).ok()?;
+        if request.get("model")? != "tool" {
+            return None;
+        }
+        let messages = request.get("messages").or_else(|| request.get("input"))?;
+        let has_result = messages.as_array().into_iter().flatten().any(|message| {
+            message.get("role").is_some_and(|role| role == "tool")
+                || message.get("type").is_some_and(|kind| kind == "function_call_output")
+        });
+        if has_result {
+            return Some(Self::AtOnce(1));
+        }
+        let tool = request.pointer("/tools/0");
+        let name = tool.and_then(|tool| tool.get("function").unwrap_or(tool).get("name")?.as_str());
+        Some(name.map_or(Self::AtOnce(0), |name| Self::Call(name.to_owned())))
     }
 }
 
@@ -183,17 +225,56 @@ impl Dialect {
         }
     }
 
+    /// The whole answer, if it is a call of a tool.
+    fn call(self, tool: &str) -> String {
+        let arguments = r#"{\"a\":1,\"b\":41}"#;
+        match self {
+            Self::Chat => {
+                let call = format!(
+                    r#"{{"index":0,"id":"call_1","type":"function","function":{{"name":"{tool}","arguments":"{arguments}"}}}}"#
+                );
+                let delta =
+                    format!(r#"{{"role":"assistant","content":null,"tool_calls":[{call}]}}"#);
+                let end = chat_chunk("{}", "\"tool_calls\"");
+                format!("{}{end}{}data: [DONE]\n\n", chat_chunk(&delta, "null"), chat_usage(1))
+            }
+            Self::Responses => {
+                let item = |status, arguments| {
+                    format!(
+                        r#"{{"id":"fc_1","type":"function_call","status":"{status}","call_id":"call_1","name":"{tool}","arguments":"{arguments}"}}"#
+                    )
+                };
+                let created = format!(r#""response":{}"#, response("in_progress", ""));
+                let added = format!(r#""output_index":0,"item":{}"#, item("in_progress", ""));
+                let delta = format!(r#""item_id":"fc_1","output_index":0,"delta":"{arguments}""#);
+                let whole = format!(
+                    r#""item_id":"fc_1","output_index":0,"name":"{tool}","arguments":"{arguments}""#
+                );
+                let item = item("completed", arguments);
+                let done = format!(r#""output_index":0,"item":{item}"#);
+                let completed = format!(r#""response":{}"#, response("completed", &item));
+                [
+                    ("response.created", created),
+                    ("response.output_item.added", added),
+                    ("response.function_call_arguments.delta", delta),
+                    ("response.function_call_arguments.done", whole),
+                    ("response.output_item.done", done),
+                    ("response.completed", completed),
+                ]
+                .iter()
+                .enumerate()
+                .map(|(n, (name, fields))| event(name, n, fields))
+                .collect()
+            }
+        }
+    }
+
     /// What comes after the last word.
     fn end(self, n_words: usize) -> String {
         match self {
             Self::Chat => {
-                let usage = format!(
-                    "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\
-                     \"model\":\"m\",\"choices\":[],\"usage\":{{\"prompt_tokens\":5,\
-                     \"completion_tokens\":{n_words},\"total_tokens\":{}}}}}\n\n",
-                    n_words + 5
-                );
-                format!("{}{usage}data: [DONE]\n\n", chat_chunk("{}", "\"stop\""))
+                let end = chat_chunk("{}", "\"stop\"");
+                format!("{end}{}data: [DONE]\n\n", chat_usage(n_words))
             }
             Self::Responses => {
                 let item = message("completed", "said");
@@ -210,6 +291,15 @@ fn chat_chunk(delta: &str, finish: &str) -> String {
     format!(
         "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\
          \"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n"
+    )
+}
+
+fn chat_usage(n_tokens: usize) -> String {
+    format!(
+        "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\
+         \"choices\":[],\"usage\":{{\"prompt_tokens\":5,\"completion_tokens\":{n_tokens},\
+         \"total_tokens\":{}}}}}\n\n",
+        n_tokens + 5
     )
 }
 
