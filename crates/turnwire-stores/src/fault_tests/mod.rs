@@ -38,7 +38,7 @@ const LEASE: Duration = Duration::from_secs(2);
 /// tool, a death, a lease, and the tool again.
 const USUAL: Duration = Duration::from_millis(2 * 4_600);
 /// How long the victim may take to end: ten takeovers with their backoff.
-const LONG: Duration = Duration::from_mins(5);
+const LONG: Duration = Duration::from_mins(4);
 /// A permanent fault.
 const FOR_EVER: u32 = u32::MAX;
 
