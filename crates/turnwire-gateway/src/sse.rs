@@ -22,6 +22,7 @@ use futures::{
     future::{BoxFuture, Pending, ready},
     stream::BoxStream,
 };
+use memchr::memchr2;
 use tokio::time::{Instant, Sleep, sleep};
 use turnwire_contract::JournalError;
 
@@ -61,9 +62,13 @@ impl SseFrame {
         if let Some(id) = &self.id {
             push_line(&mut text, "id: ", id);
         }
-        // JSON contains no raw line breaks; this handles other data.
-        for line in self.data.split(['\n', '\r']) {
-            push_line(&mut text, "data: ", line);
+        if memchr2(b'\n', b'\r', self.data.as_bytes()).is_none() {
+            push_line(&mut text, "data: ", &self.data);
+        } else {
+            // Not JSON, which contains no raw line breaks.
+            for line in self.data.split(['\n', '\r']) {
+                push_line(&mut text, "data: ", line);
+            }
         }
         text.push('\n');
         Bytes::from(text)

@@ -7,7 +7,11 @@
 
 use std::{borrow::Cow, fmt::Write};
 
+use memchr::memchr;
 use serde::Serialize;
+
+/// The only ASCII character that is not welcome.
+const DEL: u8 = 0x7f;
 
 /// `value` as JSON on one line. A value that cannot be serialized becomes `null`; none of our
 /// frames is one.
@@ -32,7 +36,8 @@ fn in_escapes(text: serde_json::Result<String>) -> String {
 /// means the same.
 pub(crate) fn escaped(json: &str) -> Cow<'_, str> {
     // Almost all frames are plain ASCII, and their bytes are compared many at a time.
-    if json.bytes().all(|byte| byte < 0x7f) || !json.contains(is_unwelcome) {
+    let is_plain = json.is_ascii() && memchr(DEL, json.as_bytes()).is_none();
+    if is_plain || !json.contains(is_unwelcome) {
         return Cow::Borrowed(json);
     }
     let mut out = String::with_capacity(json.len() + 16);

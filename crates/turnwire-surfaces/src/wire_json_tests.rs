@@ -8,6 +8,7 @@ use super::*;
 fn no_reader_sees_a_line_end_inside_a_frame() {
     let text = wire_json(&json!({ "a": "x\u{85}y\u{2028}z\n\u{9b}31m\u{7f}é" }));
     assert_eq!(text, r#"{"a":"x\u0085y\u2028z\n\u009b31m\u007fé"}"#);
+    assert_eq!(wire_json(&json!("plain but for \u{7f}")), r#""plain but for \u007f""#);
     let pretty = wire_json_pretty(&json!({ "a": "x\u{2029}" }));
     assert_eq!(pretty, "{\n  \"a\": \"x\\u2029\"\n}");
 }

@@ -61,8 +61,9 @@ impl FinishedRuns {
     }
 
     fn remove(&mut self, run_id: &RunId) {
-        if let Some(seq) = self.runs.iter().position(|(known, _)| known == run_id)
-            && let Some((_, n_bytes)) = self.runs.remove(seq)
+        // From the end: a run that is not stored is deleted when it has just finished.
+        if let Some(at) = self.runs.iter().rposition(|(known, _)| known == run_id)
+            && let Some((_, n_bytes)) = self.runs.remove(at)
         {
             self.n_bytes -= n_bytes;
         }

@@ -9,10 +9,13 @@ use turnwire_surfaces::responses::echo::IGNORED;
 
 use super::{CreateResponse, tools::is_web_search};
 
+/// Fields that are always there. The map lives as long as its run.
+const N_KEYS: usize = 24;
+
 /// The fields of a response that come from its request. `model` is the model that is used.
 pub fn echo(request: &CreateResponse, model: &str) -> Map<String, Value> {
     let tool_choice = request.tool_choice.as_ref().map_or_else(|| json!("auto"), choice);
-    let mut echo = Map::new();
+    let mut echo = Map::with_capacity(N_KEYS);
     let mut put = |key: &str, value: Value| _ = echo.insert(key.to_owned(), value);
     put("background", json!(request.background.unwrap_or(false)));
     put("frequency_penalty", json!(request.frequency_penalty.unwrap_or(0.0)));
