@@ -27,8 +27,8 @@ pub struct RunRequest {
     pub asked_by: Option<Arc<Actor>>,
     /// Scopes of whoever asked, as far as models and tools of the settings name them. They hold for
     /// the whole run, whichever worker executes it.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub uses: BTreeSet<Scope>,
+    #[serde(default, rename = "uses", skip_serializing_if = "BTreeSet::is_empty")]
+    pub granted_scopes: BTreeSet<Scope>,
     /// Trace context of the request, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Arc<TraceContext>>,
@@ -97,8 +97,8 @@ pub struct RunRequest {
     /// Metadata set by the client, returned unchanged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// Data of the surface that received the request, returned by that surface. No other code reads
-    /// it.
+    /// Data of the surface that received the request, returned by that surface. Other code reads
+    /// only whether the response is stored.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub echo: Map<String, Value>,
 }
@@ -109,7 +109,7 @@ impl RunRequest {
         Self {
             tenant: TenantId::default(),
             asked_by: None,
-            uses: BTreeSet::new(),
+            granted_scopes: BTreeSet::new(),
             trace: None,
             model: model.into(),
             upstream_model: None,

@@ -128,8 +128,8 @@ pub struct ToolRef {
 }
 
 impl ToolRef {
-    /// Name of the tool on its server or client. Where two servers have a tool of the same name,
-    /// the model is offered both as `server__name`.
+    /// Name of the tool on its server or client, without the prefix of `server__name`: that is how
+    /// the model is offered a tool whose name another server has taken.
     pub fn own_name(&self) -> &str {
         Self::own_name_of(&self.name, self.server.as_deref().unwrap_or_default())
     }

@@ -24,7 +24,7 @@ pub struct Requester<'a> {
 impl<'a> Requester<'a> {
     /// Returns who asked for a run.
     pub fn of(request: &'a RunRequest) -> Self {
-        Self { tenant: &request.tenant, scopes: &request.uses }
+        Self { tenant: &request.tenant, scopes: &request.granted_scopes }
     }
 }
 

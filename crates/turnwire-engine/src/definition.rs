@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use turnwire_contract::ToolSpec;
 
 /// Hashes the name, description and schema of a tool.
-pub fn definition_of(spec: &ToolSpec) -> String {
+pub fn definition_hash(spec: &ToolSpec) -> String {
     let mut hasher = Sha256::new();
     for part in [spec.reference().own_name(), &spec.description, &in_order(&spec.parameters)] {
         // The length prefix prevents collisions between adjacent parts.

@@ -10,8 +10,8 @@ fn spec(description: &str, parameters: Value) -> ToolSpec {
 /// A7: every change of a definition changes its hash, and nothing else does.
 #[test]
 fn every_change_shows() {
-    let first = definition_of(&spec("Adds.", json!({ "a": 1, "b": { "c": 2, "d": [3] } })));
-    let same = definition_of(&spec("Adds.", json!({ "b": { "d": [3], "c": 2 }, "a": 1 })));
+    let first = definition_hash(&spec("Adds.", json!({ "a": 1, "b": { "c": 2, "d": [3] } })));
+    let same = definition_hash(&spec("Adds.", json!({ "b": { "d": [3], "c": 2 }, "a": 1 })));
     assert_eq!(first, same, "the order of keys says nothing");
     let others = [
         spec("Adds!", json!({ "a": 1, "b": { "c": 2, "d": [3] } })),
@@ -23,7 +23,7 @@ fn every_change_shows() {
         },
     ];
     for other in others {
-        assert_ne!(definition_of(&other), first, "{other:?}");
+        assert_ne!(definition_hash(&other), first, "{other:?}");
     }
     assert_eq!(first.len(), 64);
 }

@@ -142,7 +142,7 @@ impl ServerTool {
         Self { servers, tool: spec.reference(), used, spec: spec.clone() }
     }
 
-    fn label(&self) -> &str {
+    fn server_label(&self) -> &str {
         &self.used.label
     }
 
@@ -158,7 +158,7 @@ impl ServerTool {
         let is_it = |tool: &Arc<dyn Tool>| {
             let name = &tool.spec().name;
             offered_name(name) == offered
-                || offered_name(&format!("{}__{name}", self.label())) == self.tool.name
+                || offered_name(&format!("{}__{name}", self.server_label())) == self.tool.name
         };
         let exact = tools.iter().position(|tool| tool.spec().name == offered);
         let index = exact.or_else(|| tools.iter().position(is_it))?;
@@ -177,7 +177,7 @@ impl Tool for ServerTool {
         request: ToolRequest,
         context: ToolContext,
     ) -> Result<ToolOutput, ToolError> {
-        let label = self.label();
+        let label = self.server_label();
         let tool = match self.known() {
             Some(tool) => tool,
             None => self.named(self.servers.tools(&self.used).await?).ok_or_else(|| {

@@ -10,7 +10,7 @@ use tracing::warn;
 use turnwire_contract::{PinnedTool, Pins, ToolSpec};
 
 use crate::{
-    definition::{definition_of, without_words},
+    definition::{definition_hash, without_words},
     live_run::LiveRun,
 };
 
@@ -43,7 +43,7 @@ pub(crate) async fn mark_changed(
 }
 
 pub(crate) fn pinned(spec: &ToolSpec) -> PinnedTool {
-    PinnedTool { tool: spec.name.clone(), definition: definition_of(spec) }
+    PinnedTool { tool: spec.name.clone(), definition: definition_hash(spec) }
 }
 
 fn withhold(spec: &mut ToolSpec) {

@@ -16,7 +16,7 @@ use turnwire_contract::{
 };
 
 use crate::{
-    definition::definition_of,
+    definition::definition_hash,
     discovery::discover,
     failures,
     live_run::{LiveRun, Stop},
@@ -141,7 +141,7 @@ async fn ask_people(
     };
     let is_allowed = |spec: &ToolSpec| {
         let is_it = |allowed: &Allowed| {
-            allowed.tool == spec.name && allowed.definition == definition_of(spec)
+            allowed.tool == spec.name && allowed.definition == definition_hash(spec)
         };
         spec.changed.is_none() && allowed.iter().any(is_it)
     };

@@ -28,7 +28,7 @@ use crate::{
     failures,
     live_run::LiveRun,
     observers::RunObservers,
-    quotas::Users,
+    quotas::QuotaSubjects,
     run_context::{DriveOutcome, RunContext},
     run_loop::drive,
     run_state::{RunState, item_prefix},
@@ -77,7 +77,8 @@ impl Runs {
         let run_id = RunId::new(parts.clock_and_ids.new_id("run"));
         let _guard = self.track_local_run(&run_id);
         self.settings().policy.apply_to_request(&mut request);
-        let users = Users::new(&request.tenant, request.asked_by.as_deref());
+        let users = QuotaSubjects::new(&request.tenant, request.asked_by.as_deref());
+        // The share of a monthly budget at which a person is asked whether to go on.
         request.limits.ask_month_percent = self.0.quotas.asks_at_percent(&users);
         let upstream = model.upstream_model(&request.model);
         request.upstream_model = (upstream != request.model).then_some(upstream);
@@ -138,7 +139,7 @@ impl Runs {
     ) -> Result<(Arc<LiveRun>, EventStream), StartError> {
         let NewRun { run_id, request, beginning, .. } = new;
         let journal = &self.0.parts.journal;
-        if *created == Created::New {
+        if *created == Created::RowOnly {
             journal.append(&request.tenant, beginning.clone()).await?;
         }
         let history = self.history_of(&request).await?;

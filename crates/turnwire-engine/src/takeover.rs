@@ -13,7 +13,7 @@ use turnwire_contract::{
 use crate::{
     failures,
     live_run::{LiveRun, StoreFailure},
-    quotas::Users,
+    quotas::QuotaSubjects,
     run_loop::persist_end,
     run_state::RunState,
     runs::{RunHandle, Runs, StartError},
@@ -150,7 +150,7 @@ impl Runs {
         run.record_all(owed).await?;
         self.apply_commands_for(&run).await?;
         let events = parts.journal.read(run.tenant(), run.id(), Seq::START).await?;
-        let users = Users::new(run.tenant(), record.request.asked_by.as_deref());
+        let users = QuotaSubjects::new(run.tenant(), record.request.asked_by.as_deref());
         let slot = self.0.quotas.hold_taken_over(&users);
         Ok(self.work_on(run, model, events, Some(Arc::new(slot))))
     }

@@ -31,7 +31,7 @@ use crate::{
     call_statistics::CallEnd,
     call_timers::AttemptTimers,
     concurrency::Permits,
-    definition::definition_of,
+    definition::definition_hash,
     depth::is_too_deep,
     discovery::ServerTool,
     failures,
@@ -259,7 +259,7 @@ async fn keep_permission(
     }
     let conversation_id = run.state().request().conversation_id.clone();
     let Some(conversation_id) = conversation_id.filter(|_| remember) else { return };
-    let allowed = Allowed { tool: spec.name.clone(), definition: definition_of(spec) };
+    let allowed = Allowed { tool: spec.name.clone(), definition: definition_hash(spec) };
     let allow = || context.store.allow(run.tenant(), &conversation_id, allowed.clone());
     if let Some(Err(error)) = run.retry_until_available(allow).await {
         warn!(%error, "approval not stored, it will be asked for again");

@@ -47,7 +47,7 @@ use self::{identity::Identity, key_ring::KeyRing, rules::Rules, token_ring::is_t
 use crate::{
     admission::{KeyDigest, Permit},
     api_error::ApiError,
-    quota_headers::QuotaSlot,
+    quota_headers::RateLimitHeaders,
     sync::lock,
 };
 
@@ -380,7 +380,7 @@ pub struct Caller {
     /// Share of the limit on connections per key.
     _permit: Arc<Permit>,
     /// What the response says about quotas.
-    quota_slot: QuotaSlot,
+    rate_limit_headers: RateLimitHeaders,
     /// Trace context of the request.
     trace: Option<Arc<TraceContext>>,
 }
@@ -402,8 +402,8 @@ impl Caller {
     }
 
     /// Where to note what the response says about quotas.
-    pub(crate) fn quota_slot(&self) -> &QuotaSlot {
-        &self.quota_slot
+    pub(crate) fn rate_limit_headers(&self) -> &RateLimitHeaders {
+        &self.rate_limit_headers
     }
 
     /// The trace that the request belongs to, if it says so.

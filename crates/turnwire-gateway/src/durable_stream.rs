@@ -225,7 +225,7 @@ impl Page {
         let first = timeout(LONG_POLL, events.next());
         let read = tokio::select! {
             biased;
-            () = app.streams_end() => None,
+            () = app.drained() => None,
             read = first => read.ok().flatten(),
         };
         for recorded in read.into_iter().flatten() {

@@ -1,7 +1,7 @@
 //! Tells clients where their quotas stand, in the headers that OpenAI's clients know.
 //!
 //! Handlers build their responses themselves and know nothing of quotas. So a layer puts a
-//! [`QuotaSlot`] into each request, whoever starts a run fills it, and the layer adds the headers to
+//! [`RateLimitHeaders`] into each request, whoever starts a run fills it, and the layer adds the headers to
 //! whatever was answered, also to an error.
 
 use std::{
@@ -35,9 +35,9 @@ const TOKENS: [HeaderName; 3] = [
 
 /// Where the headers of a response are collected.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct QuotaSlot(Arc<Mutex<HeaderMap>>);
+pub(crate) struct RateLimitHeaders(Arc<Mutex<HeaderMap>>);
 
-impl QuotaSlot {
+impl RateLimitHeaders {
     /// Notes what the response to the request has to say.
     pub(crate) fn note(&self, answer: &QuotaAnswer) {
         *lock(&self.0) = headers(&answer.quotas);
@@ -46,7 +46,7 @@ impl QuotaSlot {
 
 /// The layer that adds the headers.
 pub(crate) async fn attach(mut request: Request, next: Next) -> Response {
-    let slot = QuotaSlot::default();
+    let slot = RateLimitHeaders::default();
     request.extensions_mut().insert(slot.clone());
     let mut response = next.run(request).await;
     let headers = std::mem::take(&mut *lock(&slot.0));

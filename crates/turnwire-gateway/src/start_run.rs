@@ -59,8 +59,8 @@ impl App {
     ) -> Result<RunHandle, ApiError> {
         self.ensure_open()?;
         let (asked_by, trace) = (caller.actor().cloned(), caller.trace().cloned());
-        let uses = self.runs().access().granted(caller.scopes());
-        let run = RunRequest { asked_by, uses, trace, ..run };
+        let granted_scopes = self.runs().access().granted(caller.scopes());
+        let run = RunRequest { asked_by, granted_scopes, trace, ..run };
         if run.model.is_empty() {
             return Err(self.no_model_named(caller));
         }
@@ -94,7 +94,7 @@ impl App {
     async fn admit_by_quota(&self, caller: &Caller) -> Result<(), ApiError> {
         let actor = caller.actor().map(|actor| &**actor);
         let answer = self.runs().quotas().admit(caller.tenant(), actor).await;
-        caller.quota_slot().note(&answer);
+        caller.rate_limit_headers().note(&answer);
         if let Some(refused) = answer.refused {
             return Err(used_up(&refused));
         }

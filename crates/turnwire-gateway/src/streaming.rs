@@ -1,8 +1,8 @@
 //! Projects a journal into the stream of frames of one reader.
 //!
 //! A reader is a position in a journal and a projection that has seen all events before it. The run
-//! does not depend on it: a slow reader holds it up once, for a moment, before its first tool
-//! (decision 006), and a reader that disconnects has no effect, unless the
+//! does not depend on it: its first reader may hold it up for a moment before a tool begins, and no
+//! longer once it was late (decision 006), and a reader that disconnects has no effect, unless the
 //! run is to be cancelled then: it is neither stored nor repeatable, or the request asks for it.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -202,8 +202,8 @@ async fn is_over(runs: &Runs, tenant: &TenantId, run_id: &RunId) -> bool {
     }
 }
 
-/// Cancels a run when it is dropped, for clients that asked to cancel on disconnect. Does nothing
-/// while the server ends its streams: the client did not disconnect then.
+/// Cancels a run when it is dropped, if the client asked for that or cannot come back for the
+/// answer. Does nothing while the server ends its streams: the client did not disconnect then.
 #[derive(Debug)]
 pub(crate) struct CancelOnDrop {
     run: Option<(App, TenantId, RunId)>,

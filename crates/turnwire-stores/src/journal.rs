@@ -146,11 +146,12 @@ impl Store {
             Some(ending) => Some(StoredEnd::of(&*self.0.database, tenant, &run_id, ending).await),
             None => None,
         };
-        let progress = self.progress_after(tenant, &batch).await;
+        let summary = self.summary_after(tenant, &batch).await;
+        // What the events cause for receivers of webhooks.
         let deliveries = self.deliveries_of(tenant, batch.iter().map(AsRef::as_ref)).await;
-        let (is_over, is_noted) = (ending.is_some(), ending.is_some() || progress.is_some());
+        let (is_over, is_noted) = (ending.is_some(), ending.is_some() || summary.is_some());
         let (tenant, new_run, has_deliveries) = (tenant.clone(), None, !deliveries.is_empty());
-        let append = Append { tenant, events: batch, ending, progress, deliveries, new_run, key };
+        let append = Append { tenant, events: batch, ending, summary, deliveries, new_run, key };
         let appended = self.0.writer.append(append).await;
         if has_deliveries {
             self.0.delivery_added.notify_one();
@@ -159,13 +160,13 @@ impl Store {
             self.0.tails.progress().forget(&run_id);
         }
         if is_noted {
-            self.0.summarized.notify_waiters();
+            self.0.list_changed.notify_waiters();
         }
         appended
     }
 
     /// Returns the columns to store with `batch`, if it changes them.
-    async fn progress_after(
+    async fn summary_after(
         &self,
         tenant: &TenantId,
         batch: &[Arc<RecordedEvent>],

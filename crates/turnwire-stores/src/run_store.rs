@@ -106,7 +106,7 @@ impl RunRecords for Store {
     }
 
     async fn change_noted(&self) {
-        self.0.summarized.notified().await;
+        self.0.list_changed.notified().await;
     }
 
     async fn secrets(

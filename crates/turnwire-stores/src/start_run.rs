@@ -54,12 +54,12 @@ impl Store {
             }
         }
         match &created {
-            Ok(Created::Begun) => {
+            Ok(Created::WithEvents) => {
                 let (tenant, bytes) = (&run.request.tenant, encoded.n_bytes);
                 self.0.tails.note_written(tenant, &run.beginning, bytes);
                 let progress = RunProgress::after(&run.beginning);
                 self.0.tails.progress().set(&run.run_id, progress);
-                self.0.summarized.notify_waiters();
+                self.0.list_changed.notify_waiters();
             }
             // The run may exist with this worker's lease, although it will not be executed here.
             Err(StoreError::Unavailable(_)) => self.0.heartbeats.mark_uncertain(&run.run_id),
@@ -82,7 +82,7 @@ impl Store {
             tenant: run.request.tenant.clone(),
             events: run.beginning.clone(),
             ending: None,
-            progress: None,
+            summary: None,
             deliveries: Vec::new(),
             new_run: Some(NewRunRow {
                 created_at: run.created_at.as_micros(),
@@ -100,8 +100,8 @@ impl Store {
         let appended = timeout(MAX_WAIT, self.0.writer.append(append)).await;
         let error = match appended {
             Ok(Ok(())) => {
-                self.0.summarized.notify_waiters();
-                return Ok(Created::Begun);
+                self.0.list_changed.notify_waiters();
+                return Ok(Created::WithEvents);
             }
             Ok(Err(error)) => error,
             Err(late) => JournalError::Unavailable(late.to_string()),
@@ -331,7 +331,7 @@ impl<'a> EncodedRun<'a> {
 
     /// Returns the result for the created run.
     fn created(&self) -> Created {
-        if self.rows.is_empty() { Created::New } else { Created::Begun }
+        if self.rows.is_empty() { Created::RowOnly } else { Created::WithEvents }
     }
 
     /// For databases that can insert into two tables with one statement.

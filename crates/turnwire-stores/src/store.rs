@@ -142,7 +142,7 @@ pub(crate) struct Inner {
     /// Counters of use that are in Redis.
     pub(crate) minutes: Option<MinuteCounters>,
     /// Notified when this process has changed what a list says about a run.
-    pub(crate) summarized: Notify,
+    pub(crate) list_changed: Notify,
     /// Notified when this process has stored a delivery of a webhook.
     pub(crate) delivery_added: Notify,
     /// All background tasks. `stop` ends them.
@@ -277,7 +277,7 @@ impl StoreBuilder {
             outage: self.outage,
             counters: self.counters,
             minutes,
-            summarized: Notify::new(),
+            list_changed: Notify::new(),
             delivery_added: Notify::new(),
             tasks: self.tasks,
             _stops_when_dropped: self.stop.clone().drop_guard(),

@@ -111,7 +111,7 @@ impl Leases for Store {
         transaction.query(&sql, &[id, worker]).await?;
         transaction.commit().await?;
         self.0.tails.release(run_id);
-        self.0.summarized.notify_waiters();
+        self.0.list_changed.notify_waiters();
         self.0.notifier.notify_work().await;
         Ok(())
     }

@@ -35,12 +35,14 @@ pub fn redacted(recorded: &RecordedEvent) -> RecordedEvent {
 pub fn without_actors(recorded: Arc<RecordedEvent>) -> Arc<RecordedEvent> {
     let mut recorded = recorded;
     if let Event::RunQueued { request } = &recorded.event
-        && (request.asked_by.is_some() || !request.uses.is_empty() || request.trace.is_some())
+        && (request.asked_by.is_some()
+            || !request.granted_scopes.is_empty()
+            || request.trace.is_some())
         && let Event::RunQueued { request } = &mut Arc::make_mut(&mut recorded).event
     {
         let request = Arc::make_mut(request);
         (request.asked_by, request.trace) = (None, None);
-        request.uses.clear();
+        request.granted_scopes.clear();
     } else if let Event::ApprovalResolved { actor: Some(_), .. } = &recorded.event
         && let Event::ApprovalResolved { actor, .. } = &mut Arc::make_mut(&mut recorded).event
     {

@@ -287,9 +287,9 @@ pub struct RequestKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Created {
     /// The run is stored. Its first events still have to be appended.
-    New,
+    RowOnly,
     /// The run and its first events are stored.
-    Begun,
+    WithEvents,
     /// The same request created this run before.
     Existing(RunId),
 }

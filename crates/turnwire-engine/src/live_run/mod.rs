@@ -31,7 +31,7 @@ use crate::{
     clock_and_ids::ClockAndIds,
     failures,
     observers::RunObservers,
-    quotas::{Quotas, Users},
+    quotas::{QuotaSubjects, Quotas},
     run_state::RunState,
     sync::lock,
     work_time::WorkTime,
@@ -77,7 +77,7 @@ pub struct LiveRun {
     // Boxed, like the quotas, because most runs have none, and many wait at once.
     first_reader: Option<Box<FirstReader>>,
     /// Counts what the run uses, for its tenant and the holder of its key.
-    quotas: Option<Box<(Arc<Quotas>, Users)>>,
+    quotas: Option<Box<(Arc<Quotas>, QuotaSubjects)>>,
 }
 
 /// The durable part of a run.
@@ -257,7 +257,7 @@ impl LiveRun {
         if quotas.is_empty() {
             return self;
         }
-        let users = Users::new(&self.tenant, self.state().request().asked_by.as_deref());
+        let users = QuotaSubjects::new(&self.tenant, self.state().request().asked_by.as_deref());
         self.quotas = Some(Box::new((Arc::clone(quotas), users)));
         self
     }
@@ -327,8 +327,8 @@ impl LiveRun {
     }
 
     /// Appends the events that end the run, with its [`RunEnd`], in one batch. If the journal
-    /// rejects them, it is without the entries, and at last without the events that close open
-    /// blocks.
+    /// rejects them, they are appended without the entries, and at last without the events that
+    /// close open blocks.
     pub(crate) async fn record_end(&self, outcome: RunOutcome) -> Result<Seq, JournalError> {
         // An answer that is being recorded must not be closed a second time.
         let _one_at_a_time = self.resolving.lock().await;

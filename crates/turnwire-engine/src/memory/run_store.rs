@@ -203,7 +203,7 @@ impl RunRecords for MemoryRunStore {
             kept.keys.insert((record.request.tenant.clone(), endpoint, key), made);
         }
         kept.runs.insert(run_id, Run { number, record, context, secrets });
-        Ok(Created::New)
+        Ok(Created::RowOnly)
     }
 
     async fn find_by_key(

@@ -16,7 +16,7 @@ use tokio::{
 };
 use turnwire_contract::{Actor, StoreError, TenantId, Timestamp, UsageCounters, UsageSubject};
 
-use super::{Measure, QuotaStatus, Quotas, READING_TIME, Users};
+use super::{Measure, QuotaStatus, QuotaSubjects, Quotas, READING_TIME};
 use crate::sync::lock;
 
 /// How long a request waits for a run that is about to end. A client that starts a run as soon as it
@@ -98,7 +98,7 @@ impl Quotas {
         tenant: &TenantId,
         actor: Option<&Actor>,
     ) -> Result<RunSlot, QuotaStatus> {
-        let users = Users::new(tenant, actor);
+        let users = QuotaSubjects::new(tenant, actor);
         let limits = self.run_limits(&users);
         if limits.is_empty() {
             return Ok(RunSlot::default());
@@ -125,21 +125,21 @@ impl Quotas {
     }
 
     /// Holds a place for a run that is taken over, whatever the limit.
-    pub(crate) fn hold_taken_over(&self, users: &Users) -> RunSlot {
+    pub(crate) fn hold_taken_over(&self, users: &QuotaSubjects) -> RunSlot {
         self.slot(&mut lock(&self.running.levels), &self.run_limits(users))
     }
 
     /// Reads the runs of other processes that are not known, for all of `users` at once.
-    pub(super) async fn learn_runs(&self, users: &Users) {
+    pub(super) async fn learn_runs(&self, users: &QuotaSubjects) {
         self.read_unknown_runs(&self.run_limits(users)).await;
     }
 
     /// Where the limits of `users` stand, as far as is known.
-    pub(super) fn known_runs(&self, users: &Users) -> Vec<QuotaStatus> {
+    pub(super) fn known_runs(&self, users: &QuotaSubjects) -> Vec<QuotaStatus> {
         statuses(&mut lock(&self.running.levels), &self.run_limits(users))
     }
 
-    fn run_limits(&self, users: &Users) -> Vec<(UsageSubject, u64)> {
+    fn run_limits(&self, users: &QuotaSubjects) -> Vec<(UsageSubject, u64)> {
         let settings = self.settings.get();
         let limit = |subject: &UsageSubject| {
             Some((subject.clone(), settings.quotas.quota_of(subject).runs_at_once?))

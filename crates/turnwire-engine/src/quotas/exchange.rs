@@ -8,7 +8,7 @@ use turnwire_contract::{
     StoreError, UsageAmounts, UsageCount, UsageCounters, UsageSpan, UsageSubject, UsageWindow,
 };
 
-use super::{Quotas, READING_TIME, Users};
+use super::{QuotaSubjects, Quotas, READING_TIME};
 use crate::{runs::Runs, sync::lock};
 
 /// How long a stopping process waits for its last counts to be stored.
@@ -91,7 +91,7 @@ impl Quotas {
 
     /// Reads what others used if this process does not know it, or no longer. If the store does not
     /// answer, the request is admitted by what is known.
-    pub(super) async fn read_unknown(&self, users: &Users) {
+    pub(super) async fn read_unknown(&self, users: &QuotaSubjects) {
         let Some(shared) = self.shared.clone() else { return };
         let is_away = lock(&self.away_until).is_some_and(|until| Instant::now() < until);
         if is_away || self.unknown(users).is_empty() {
@@ -108,7 +108,7 @@ impl Quotas {
         *lock(&self.away_until) = away_until;
     }
 
-    fn unknown(&self, users: &Users) -> Vec<(Key, UsageWindow)> {
+    fn unknown(&self, users: &QuotaSubjects) -> Vec<(Key, UsageWindow)> {
         let now = self.clock.now();
         let mut counters = lock(&self.counters);
         let mut unknown = Vec::new();

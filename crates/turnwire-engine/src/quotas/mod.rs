@@ -71,9 +71,9 @@ impl fmt::Debug for Quotas {
 
 /// Who counts for a run or request: the tenant, and the holder of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Users(Vec<UsageSubject>);
+pub(crate) struct QuotaSubjects(Vec<UsageSubject>);
 
-impl Users {
+impl QuotaSubjects {
     pub(crate) fn new(tenant: &TenantId, actor: Option<&Actor>) -> Self {
         let holder = actor.and_then(|actor| UsageSubject::holder(tenant, actor));
         Self([Some(UsageSubject::tenant(tenant)), holder].into_iter().flatten().collect())
@@ -160,7 +160,7 @@ impl Quotas {
         if self.is_empty() {
             return QuotaAnswer { quotas: Vec::new(), refused: None };
         }
-        let users = Users::new(tenant, actor);
+        let users = QuotaSubjects::new(tenant, actor);
         self.read_unknown(&users).await;
         let now = self.clock.now();
         let mut counters = lock(&self.counters);
@@ -180,7 +180,7 @@ impl Quotas {
         if self.is_empty() {
             return;
         }
-        let (users, now) = (Users::new(tenant, actor), self.clock.now());
+        let (users, now) = (QuotaSubjects::new(tenant, actor), self.clock.now());
         let mut counters = lock(&self.counters);
         for subject in &users.0 {
             for span in self.spans(subject) {
@@ -191,7 +191,7 @@ impl Quotas {
     }
 
     /// Counts what an event of a run says was used. Called once per event, when it is durable.
-    pub(crate) fn count(&self, users: &Users, event: &Event) {
+    pub(crate) fn count(&self, users: &QuotaSubjects, event: &Event) {
         if self.is_empty() {
             return;
         }
@@ -209,7 +209,7 @@ impl Quotas {
 
     /// Returns whether a budget of money is used up. A process that took a run over, or whose run
     /// waited for long, first reads what others used.
-    pub(crate) async fn is_spent(&self, users: &Users) -> bool {
+    pub(crate) async fn is_spent(&self, users: &QuotaSubjects) -> bool {
         if self.is_empty() {
             return false;
         }
@@ -221,7 +221,7 @@ impl Quotas {
 
     /// Returns the share of the budget of the month at which a person is asked, if the user has
     /// such a budget.
-    pub(crate) fn asks_at_percent(&self, users: &Users) -> Option<u8> {
+    pub(crate) fn asks_at_percent(&self, users: &QuotaSubjects) -> Option<u8> {
         let percent = self.settings.get().quotas.ask_at_percent?;
         let is_budget = |rule: Rule| rule.measure == Measure::CostPerMonth;
         let has_budget = users.0.iter().any(|user| self.rules(user).into_iter().any(is_budget));
@@ -230,7 +230,7 @@ impl Quotas {
 
     /// Returns the budgets of the month of which this share is used, that of the key first. None if
     /// one is used up, because that ends the run anyway.
-    pub(crate) async fn nearly_spent(&self, users: &Users, percent: u8) -> Vec<BudgetUse> {
+    pub(crate) async fn nearly_spent(&self, users: &QuotaSubjects, percent: u8) -> Vec<BudgetUse> {
         self.read_unknown(users).await;
         let mut standing = self.standing(&mut lock(&self.counters), users, self.clock.now());
         standing.retain(|status| status.measure == Measure::CostPerMonth);
@@ -247,7 +247,13 @@ impl Quotas {
         budgets.filter(|budget| budget.used_nanos >= budget.ask_nanos).collect()
     }
 
-    fn add(&self, counters: &mut Counters, users: &Users, now: Timestamp, used: UsageAmounts) {
+    fn add(
+        &self,
+        counters: &mut Counters,
+        users: &QuotaSubjects,
+        now: Timestamp,
+        used: UsageAmounts,
+    ) {
         for subject in &users.0 {
             for span in self.spans(subject) {
                 counters.at(subject, span, now).own += used;
@@ -284,7 +290,12 @@ impl Quotas {
     }
 
     /// Where all quotas of `users` stand.
-    fn standing(&self, counters: &mut Counters, users: &Users, now: Timestamp) -> Vec<QuotaStatus> {
+    fn standing(
+        &self,
+        counters: &mut Counters,
+        users: &QuotaSubjects,
+        now: Timestamp,
+    ) -> Vec<QuotaStatus> {
         let mut standing = Vec::new();
         for subject in &users.0 {
             for rule in self.rules(subject) {

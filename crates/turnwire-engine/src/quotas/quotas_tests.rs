@@ -149,7 +149,7 @@ async fn a_quota_holds_until_its_window_ends() {
             };
             let quotas = Quotas::new(options, Arc::clone(&clock), None);
             let (tenant, actor) = (TenantId::from("acme"), key("key_1"));
-            let users = Users::new(&tenant, Some(&actor));
+            let users = QuotaSubjects::new(&tenant, Some(&actor));
             let is_budget = quota.cost_nanos_per_month.is_some();
             for _ in 0..2 {
                 let answer = quotas.admit(&tenant, Some(&actor)).await;
@@ -206,7 +206,7 @@ async fn a_named_tenant_has_its_own_quota() {
     assert!(is_admitted(&quotas, "other").await && !is_admitted(&quotas, "other").await);
     assert!(is_admitted(&quotas, "acme").await);
     let tenant = TenantId::from("acme");
-    quotas.count(&Users::new(&tenant, None), &called());
+    quotas.count(&QuotaSubjects::new(&tenant, None), &called());
     let refused = quotas.admit(&tenant, None).await.refused.expect("one call is allowed");
     assert_eq!(refused.measure, Measure::ToolCallsPerDay);
 }
@@ -218,7 +218,7 @@ async fn a_budget_warns_before_it_ends() {
     let quotas = Quotas::new(per_tenant(quota), clock(), None);
     let tenant = TenantId::from("acme");
     for (cost, is_nearly) in [(79, false), (1, true)] {
-        quotas.count(&Users::new(&tenant, None), &used(0, cost));
+        quotas.count(&QuotaSubjects::new(&tenant, None), &used(0, cost));
         let answer = quotas.admit(&tenant, None).await;
         assert_eq!((answer.refused, answer.quotas[0].is_nearly_spent), (None, is_nearly));
     }
@@ -245,12 +245,12 @@ async fn a_new_process_reads_a_budget_first() {
     let quota = Quota { cost_nanos_per_month: Some(10), ..Quota::default() };
     let options = per_tenant(quota);
     let node = || Quotas::new(options.clone(), Arc::clone(&clock), Some(shared.clone()));
-    let users = Users::new(&TenantId::from("acme"), None);
+    let users = QuotaSubjects::new(&TenantId::from("acme"), None);
     let first = node();
     first.count(&users, &used(0, 10));
     first.exchange().await.unwrap();
     assert!(node().is_spent(&users).await);
-    assert!(!node().is_spent(&Users::new(&TenantId::from("other"), None)).await);
+    assert!(!node().is_spent(&QuotaSubjects::new(&TenantId::from("other"), None)).await);
 }
 
 /// A clock that was an hour ahead and is set right leaves no window that lasts for an hour; one

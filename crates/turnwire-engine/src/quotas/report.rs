@@ -2,7 +2,7 @@
 
 use turnwire_contract::{Actor, StoreError, TenantId, UsageSubject};
 
-use super::{QuotaStatus, Quotas, Users};
+use super::{QuotaStatus, QuotaSubjects, Quotas};
 use crate::sync::lock;
 
 /// Maximum number of holders of keys in a report.
@@ -21,7 +21,7 @@ impl Quotas {
     /// Returns where the quotas of a tenant and of the holder of one key stand. Counts nothing. What
     /// other processes used is at most two intervals old.
     pub async fn report(&self, tenant: &TenantId, actor: Option<&Actor>) -> Vec<QuotaStatus> {
-        let users = Users::new(tenant, actor);
+        let users = QuotaSubjects::new(tenant, actor);
         self.read_unknown(&users).await;
         let mut report = self.standing(&mut lock(&self.counters), &users, self.clock.now());
         self.learn_runs(&users).await;
@@ -47,14 +47,14 @@ impl Quotas {
         }
         let holders = holders.into_iter().take(MAX_REPORTED_HOLDERS);
         let of_holder = |holder| UsageSubject { tenant: tenant.clone(), holder: Some(holder) };
-        let users = Users(
+        let users = QuotaSubjects(
             [UsageSubject::tenant(tenant)].into_iter().chain(holders.map(of_holder)).collect(),
         );
         self.read_unknown(&users).await;
         self.learn_runs(&users).await;
         let mut report = Vec::with_capacity(users.0.len());
         for subject in users.0 {
-            let (holder, user) = (subject.holder.clone(), Users(vec![subject]));
+            let (holder, user) = (subject.holder.clone(), QuotaSubjects(vec![subject]));
             let mut quotas = self.standing(&mut lock(&self.counters), &user, now);
             quotas.extend(self.known_runs(&user));
             report.push(SubjectUsage { holder, quotas });

@@ -60,7 +60,7 @@ impl RunState {
                 let outcome = match call.attempts {
                     0 => ToolOutcome::Skipped { reason: stopped.to_owned() },
                     _ => outcome_unknown(
-                        self.doubt_about(&call.call_id)
+                        self.open_outcome_question(&call.call_id)
                             .unwrap_or("the run ended while the tool was running"),
                     ),
                 };

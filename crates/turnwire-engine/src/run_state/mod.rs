@@ -4,8 +4,8 @@
 //! the same state.
 //!
 //! It answers three questions: [`RunState::next_step`], [`RunState::prompt`], and which events
-//! close everything open ([`RunState::closing_events`]). The last answer is the same for the end of
-//! a turn, a cancel, a time limit, a model failure and a takeover.
+//! close everything open ([`RunState::closing_events`]), which is the same for a cancel, a time limit
+//! and a model failure.
 
 use std::sync::Arc;
 

@@ -46,6 +46,7 @@ impl RunState {
         if !open.is_empty() {
             return self.step_for(open);
         }
+        // Without a turn if the request only answers questions about calls of an earlier run.
         let is_done = self.calls.is_empty() || self.request.calls_only;
         if is_done || self.calls.iter().any(|call| self.is_external(call)) {
             return Step::Finish(RunOutcome::Completed);
@@ -126,7 +127,7 @@ impl RunState {
     fn next_batch(&self, open: &[&Call], most: usize) -> Vec<CallId> {
         let waits = |call: &Call| {
             matches!(call.approval, Approval::Requested { .. })
-                || self.doubt_about(&call.call_id).is_some()
+                || self.open_outcome_question(&call.call_id).is_some()
         };
         if !self.request.parallel_tool_calls {
             return open

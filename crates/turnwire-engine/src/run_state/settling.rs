@@ -39,13 +39,13 @@ impl RunState {
 
     /// Returns the calls in doubt about which a person is to be asked.
     pub(super) fn to_be_settled(&self) -> impl Iterator<Item = &Call> {
-        let is_asked = |call: &&Call| self.doubt_about(&call.call_id).is_some();
+        let is_asked = |call: &&Call| self.open_outcome_question(&call.call_id).is_some();
         let may_ask = self.settles_unknown_outcomes();
         self.in_doubt().filter(move |call| may_ask && !is_asked(call))
     }
 
     /// Returns why the outcome of a call is unknown, while a person is asked about it.
-    pub(super) fn doubt_about<'a>(&'a self, call_id: &'a CallId) -> Option<&'a str> {
+    pub(super) fn open_outcome_question<'a>(&'a self, call_id: &'a CallId) -> Option<&'a str> {
         self.questions(call_id).find_map(|question| question.unknown_outcome.as_deref())
     }
 

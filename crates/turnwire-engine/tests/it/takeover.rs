@@ -276,7 +276,7 @@ async fn a_run_keeps_the_scopes_of_its_caller() {
         ]);
         let mut request = RunRequest::new("m", vec![Item::user("?")]);
         request.servers = vec![ServerUse::all_of("crm")];
-        request.uses = held.iter().map(|name| name.parse().unwrap()).collect();
+        request.granted_scopes = held.iter().map(|name| name.parse().unwrap()).collect();
         let queued = Event::RunQueued { request: Arc::new(request) };
         let journal: Vec<_> = [queued, Event::RunStarted]
             .into_iter()

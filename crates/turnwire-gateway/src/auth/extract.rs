@@ -18,7 +18,7 @@ use crate::{
     connection_permit::ConnectionPermit,
     limits::MAX_CONNECTIONS,
     path::{PathParams, nothing_here},
-    quota_headers::QuotaSlot,
+    quota_headers::RateLimitHeaders,
     shares,
 };
 
@@ -55,9 +55,10 @@ impl Caller {
         if let Some(held) = parts.extensions.get::<HeldPermits>() {
             held.hold(Arc::clone(&permit), identity.validity.clone());
         }
-        let quota_slot = parts.extensions.get::<QuotaSlot>().cloned().unwrap_or_default();
+        let rate_limit_headers =
+            parts.extensions.get::<RateLimitHeaders>().cloned().unwrap_or_default();
         let trace = trace_in(&parts.headers).map(Arc::new);
-        Ok(Self { identity, _permit: permit, quota_slot, trace })
+        Ok(Self { identity, _permit: permit, rate_limit_headers, trace })
     }
 }
 

@@ -76,13 +76,15 @@ pub(super) async fn create(
     headers: HeaderMap,
     KeyedBody { body, key }: KeyedBody,
 ) -> Result<HttpResponse, ApiError> {
+    // Whether the client knows only the events of the Responses API, or also ours.
     let profile = profile(&headers, &params)?;
     let request = request::read(body, &app.options().requests)?;
     let (streams, stores) = (request.stream == Some(true), request.stores());
     let (in_background, has_key) = (request.background == Some(true), key.is_some());
     let (options, seen) = CreateOptions::of(&request, key);
     let (handle, guard) = create_once(&app, &caller, request, options, |_| {}).await?;
-    // The reader was opened before the run began; `seen` tells the run how far it has come.
+    // The reader was opened before the run began. `seen` tells the run how far it has come, because
+    // no tool begins before its start was sent to this client.
     let events = handle.events().await?;
     if streams {
         let frames =
@@ -131,6 +133,7 @@ impl CreateOptions {
         // if the request says so.
         let comes_back = key.is_some() && request.on_disconnect.is_none();
         let cancels_with_client = request.cancels_on_disconnect() && !in_background && !comes_back;
+        // Whom a tool waits for: see `LiveRun::watched_by`.
         let (seen, first_reader) = watch::channel(Seq::START);
         let first_reader = (request.stream == Some(true)).then_some(first_reader);
         let start = StartOptions { first_reader, key, ..StartOptions::default() };
@@ -192,8 +195,8 @@ async fn start(
 }
 
 /// Deletes a response that is not stored when its run has ended and the request's own reader has
-/// read it; with a key, a little later, for retries. A run that continues on another worker is left
-/// to the retention of the store.
+/// read it; with a key, a little later, for retries. If this server shuts down before, whoever
+/// continues the run leaves it to the retention of the store.
 fn delete_when_over(
     app: &App,
     tenant: &TenantId,
@@ -207,13 +210,13 @@ fn delete_when_over(
         tokio::select! {
             biased;
             _ = handle.outcome() => {}
-            () = app.streams_end() => return,
+            () = app.drained() => return,
         }
         // A client that does not read is given up after a while, and the reader goes with it.
         let read = async { while reader.changed().await.is_ok() {} };
         tokio::select! {
             () = read => {}
-            () = app.streams_end() => {}
+            () = app.drained() => {}
         }
         if has_key {
             let _ = timeout(KEPT_FOR_KEY, app.closing().cancelled()).await;

@@ -88,15 +88,16 @@ pub(super) async fn prepare(
     if !input.answers.is_empty() {
         caller.ensure(Scope::Approve)?;
     }
+    // Calls of an earlier run that this request approves, denies or repeats: executed first.
     let first_calls = request::take_first_calls(&history, &mut input, call_of)?;
 
     let requested_tools = read_tools(app, &request)?;
     let (tool_choice, wanted) =
         request::read_choice(request.tool_choice.as_ref(), requested_tools.tools, &[])?;
-    let bare = request::bare_functions(&request.tools.0);
-    let found = find_tools(app, caller, wanted, &bare).await?;
+    let only_named = request::functions_by_name(&request.tools.0);
+    let found = find_tools(app, caller, wanted, &only_named).await?;
     found.check_choice(request.tool_choice.as_ref(), &tool_choice)?;
-    request::name_calls(&mut input.items, &found.tools);
+    request::qualify_call_names(&mut input.items, &found.tools);
 
     let mut limits = app.options().limits.clone();
     if request.background == Some(true) {
@@ -209,8 +210,8 @@ pub(crate) async fn choose_tools(
     let placed: Vec<PlacedTool<'_>> =
         listed.iter().enumerate().map(|(n, tool)| (format!("tools[{n}]"), tool)).collect();
     let requested = request::read_tools(&placed, &app.options().requests)?;
-    let bare = request::bare_functions(listed);
-    let found = find_tools(app, caller, requested.tools, &bare).await?;
+    let only_named = request::functions_by_name(listed);
+    let found = find_tools(app, caller, requested.tools, &only_named).await?;
     if let Some(path) = requested.ignored.first() {
         let message = format!("`{path}` has no effect here; leave it out.");
         return Err(ApiError::bad_request("unsupported_parameter", message).about(path));

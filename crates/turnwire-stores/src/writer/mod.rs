@@ -74,7 +74,7 @@ pub(crate) struct Append {
     pub(crate) events: Vec<Arc<RecordedEvent>>,
     pub(crate) ending: Option<StoredEnd>,
     /// What a list says about the run from now on, if it changes.
-    pub(crate) progress: Option<SummaryColumns>,
+    pub(crate) summary: Option<SummaryColumns>,
     /// What the events cause for receivers of webhooks.
     pub(crate) deliveries: Vec<NewDelivery>,
     /// The run itself, if these are its first events.
@@ -107,7 +107,7 @@ pub(crate) struct Job {
     bytes: usize,
     ending: Option<StoredEnd>,
     /// What a list says about the run from now on, if it changes.
-    progress: Option<Box<SummaryColumns>>,
+    summary: Option<Box<SummaryColumns>>,
     /// What the events cause for receivers of webhooks.
     deliveries: Vec<NewDelivery>,
     new_run: Option<Box<NewRunRow>>,
@@ -191,7 +191,7 @@ type AtWorkSince = Arc<Mutex<Option<Instant>>>;
 impl WriterHandle {
     /// Writes `append` with those of other runs.
     pub(crate) async fn append(&self, append: Append) -> Result<(), JournalError> {
-        let Append { tenant, events, ending, progress, deliveries, new_run, key } = append;
+        let Append { tenant, events, ending, summary, deliveries, new_run, key } = append;
         let Some(first) = events.first() else { return Ok(()) };
         let run_id = first.run_id.clone();
         let rows = to_rows(&events).and_then(|rows| sealed_rows(rows, &run_id, key.as_deref()));
@@ -203,7 +203,7 @@ impl WriterHandle {
         let bytes = in_run + rows.iter().map(|row| row.body.len()).sum::<usize>();
         let (answer, answered) = oneshot::channel();
         let tag = new_tag();
-        let (progress, new_run) = (progress.map(Box::new), new_run.map(Box::new));
+        let (summary, new_run) = (summary.map(Box::new), new_run.map(Box::new));
         let _waiting = Waiting::begin(&self.n_waiting);
         let job = Box::new(Job {
             tenant,
@@ -213,7 +213,7 @@ impl WriterHandle {
             rows,
             bytes,
             ending,
-            progress,
+            summary,
             deliveries,
             new_run,
             key,
@@ -511,7 +511,7 @@ impl Job {
             rows: Vec::new(),
             bytes: 1,
             ending: None,
-            progress: None,
+            summary: None,
             deliveries: Vec::new(),
             new_run: None,
             key: None,

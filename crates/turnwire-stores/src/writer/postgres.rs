@@ -183,7 +183,7 @@ impl BatchWriter for PostgresBatchWriter {
 /// Whether one statement cannot do it: a row can change once in it, and what it inserts it cannot
 /// change.
 fn needs_transaction(job: &Job) -> bool {
-    let is_changed = job.progress.is_some() || job.new_run.is_some();
+    let is_changed = job.summary.is_some() || job.new_run.is_some();
     (job.ending.is_some() && is_changed) || !job.deliveries.is_empty()
 }
 
@@ -244,12 +244,12 @@ impl<'a> Summaries<'a> {
     fn of(jobs: impl Iterator<Item = &'a Job>) -> Self {
         let mut columns = Self::default();
         for job in jobs {
-            let Some(progress) = &job.progress else { continue };
+            let Some(summary) = &job.summary else { continue };
             columns.run_id.push(job.run_id.as_str());
-            columns.tools.push(&progress.tools);
-            columns.n_calls.push(progress.n_calls);
-            columns.n_failed_calls.push(progress.n_failed_calls);
-            columns.waiting.push(progress.is_waiting.into());
+            columns.tools.push(&summary.tools);
+            columns.n_calls.push(summary.n_calls);
+            columns.n_failed_calls.push(summary.n_failed_calls);
+            columns.waiting.push(summary.is_waiting.into());
         }
         columns
     }

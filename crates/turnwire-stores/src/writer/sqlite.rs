@@ -115,12 +115,12 @@ impl SqliteBatchWriter {
 
     /// What lists say about the runs from now on.
     fn update_progress(&self, jobs: &[&Job]) -> Result<Option<RowsStatement>, DatabaseError> {
-        let changed = jobs.iter().filter_map(|job| Some((job, job.progress.as_deref()?)));
+        let changed = jobs.iter().filter_map(|job| Some((job, job.summary.as_deref()?)));
         let rows: Vec<_> = changed
-            .map(|(job, progress)| {
-                let waiting_by = progress.is_waiting.then_some(&self.worker);
+            .map(|(job, summary)| {
+                let waiting_by = summary.is_waiting.then_some(&self.worker);
                 let run_id = job.run_id.as_str();
-                (run_id, &progress.tools, progress.n_calls, progress.n_failed_calls, waiting_by)
+                (run_id, &summary.tools, summary.n_calls, summary.n_failed_calls, waiting_by)
             })
             .collect();
         let sql = |zipped: &str| {

@@ -57,8 +57,8 @@ fn end_of(run: &str) -> Job {
     let entry = |id: &str| Entry::new(id, Item::Reasoning { text: ODD.to_owned(), seal: None });
     job.ending = Some(StoredEnd::new(outcome, vec![entry("msg_2"), entry("msg_1")]));
     let tools = "[\"a\"]".to_owned();
-    let progress = SummaryColumns { tools, n_calls: 3, n_failed_calls: 1, is_waiting: true };
-    job.progress = Some(Box::new(progress));
+    let summary = SummaryColumns { tools, n_calls: 3, n_failed_calls: 1, is_waiting: true };
+    job.summary = Some(Box::new(summary));
     job
 }
 

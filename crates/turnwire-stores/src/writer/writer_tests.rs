@@ -27,7 +27,7 @@ fn first_append_of(run_id: &str) -> Append {
         tenant: TenantId::default(),
         events: vec![Arc::new(first)],
         ending: None,
-        progress: None,
+        summary: None,
         deliveries: Vec::new(),
         new_run: None,
         key: None,

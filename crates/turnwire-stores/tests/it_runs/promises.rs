@@ -37,7 +37,7 @@ async fn a_run_is_there_with_its_journal_or_not_at_all() {
         let informed = run("run_informed", |request| request.before = entries(&["earlier"]));
         for new in [run("run_alone", |_| {}), keyed, informed, run_in("run_in", "conv")] {
             let new = begun(new);
-            assert_eq!(store.create(new.clone()).await.unwrap(), Created::Begun);
+            assert_eq!(store.create(new.clone()).await.unwrap(), Created::WithEvents);
             let kept = store.read_stored(&tenant(), &new.run_id, Seq::START).await.unwrap();
             assert_eq!(kept, new.beginning, "{}: {}", backend.url, new.run_id);
             let next = RecordedEvent { seq: Seq(3), ..(*new.beginning[1]).clone() };
@@ -233,18 +233,18 @@ async fn a_key_is_free_again_after_a_day_and_with_its_run() {
             sent.key = Some(RequestKey { endpoint, key, fingerprint: fingerprint.to_owned() });
             sent
         };
-        assert_eq!(store.create(sent("run_1", "one")).await.unwrap(), Created::New);
+        assert_eq!(store.create(sent("run_1", "one")).await.unwrap(), Created::RowOnly);
         let reused = store.create(sent("run_2", "other")).await;
         assert!(matches!(reused, Err(StoreError::KeyReused(_))), "{reused:?}");
         let now = if backend.is_postgres() { "now()" } else { "0" };
         let past = &format!("update request_keys set expires_at = {now}");
         backend.ask(past).await;
-        assert_eq!(store.create(sent("run_2", "other")).await.unwrap(), Created::New);
+        assert_eq!(store.create(sent("run_2", "other")).await.unwrap(), Created::RowOnly);
         let before = store.create(sent("run_3", "other")).await.unwrap();
         assert_eq!(before, Created::Existing("run_2".into()));
         store.finish(&"run_2".into(), RunOutcome::Completed, Vec::new()).await.unwrap();
         RunRecords::delete(&store, &tenant(), &"run_2".into()).await.unwrap();
-        assert_eq!(store.create(sent("run_4", "third")).await.unwrap(), Created::New);
+        assert_eq!(store.create(sent("run_4", "third")).await.unwrap(), Created::RowOnly);
         // A request that makes no run does not use up its key.
         backend.ask(past).await;
         store.create(run_in("run_5", "conv_1")).await.unwrap();
@@ -252,7 +252,7 @@ async fn a_key_is_free_again_after_a_day_and_with_its_run() {
         second.key = sent("run_6", "fourth").key;
         let busy = store.create(second).await;
         assert!(matches!(busy, Err(StoreError::Busy { run_id, .. }) if run_id.as_str() == "run_5"));
-        assert_eq!(store.create(sent("run_7", "fifth")).await.unwrap(), Created::New);
+        assert_eq!(store.create(sent("run_7", "fifth")).await.unwrap(), Created::RowOnly);
     }
 }
 

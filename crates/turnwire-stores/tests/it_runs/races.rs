@@ -64,11 +64,11 @@ async fn runs_are_as_many_as_keys() {
         async move { (made.run_id.clone(), insist(store, made).await.unwrap()) }
     });
     let posted = join_all(posts).await;
-    let new = posted.iter().filter(|(_, created)| *created == Created::New).count();
+    let new = posted.iter().filter(|(_, created)| *created == Created::RowOnly).count();
     let runs: BTreeSet<_> = posted
         .into_iter()
         .map(|(own, created)| match created {
-            Created::New | Created::Begun => own,
+            Created::RowOnly | Created::WithEvents => own,
             Created::Existing(before) => before,
         })
         .collect();

@@ -45,7 +45,7 @@ impl<'a> Writer<'a> {
             beginning: beginning.clone(),
             ..NewRun::new(run_id.clone(), Timestamp::from_micros(1_000), request)
         };
-        if store.create(new).await.expect("there is room") == Created::New {
+        if store.create(new).await.expect("there is room") == Created::RowOnly {
             journal.append(&tenant, beginning).await.expect("it is the first");
         }
         Self { store, journal, tenant, run_id, seq: Seq(1) }

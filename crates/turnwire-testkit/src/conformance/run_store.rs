@@ -321,8 +321,8 @@ async fn a_request_with_a_key_makes_one_run(store: &dyn RunStore) {
     );
     let (one, other) = (one.expect("it is new or known"), other.expect("it is new or known"));
     let (first, created) = match (&one, &other) {
-        (Created::New, Created::Existing(before)) => ("run_key1", before),
-        (Created::Existing(before), Created::New) => ("run_key2", before),
+        (Created::RowOnly, Created::Existing(before)) => ("run_key1", before),
+        (Created::Existing(before), Created::RowOnly) => ("run_key2", before),
         both => panic!("C9: {both:?}"),
     };
     assert_eq!(created.as_str(), first, "C9: the second finds the first");
@@ -333,7 +333,11 @@ async fn a_request_with_a_key_makes_one_run(store: &dyn RunStore) {
     for (tenant, endpoint) in [("keys", "/b"), ("other", "/a")] {
         let id = format!("run_key_{tenant}");
         let created = store.create(sent(&id, tenant, endpoint, "same")).await;
-        assert_eq!(created.expect("it is another key"), Created::New, "C9: {tenant} {endpoint}");
+        assert_eq!(
+            created.expect("it is another key"),
+            Created::RowOnly,
+            "C9: {tenant} {endpoint}"
+        );
     }
     let again = store.create(sent("run_key4", "keys", "/a", "same")).await;
     assert_eq!(again.expect("it is known"), Created::Existing(RunId::from(first)), "C9");
@@ -356,7 +360,11 @@ async fn a_request_with_a_key_makes_one_run(store: &dyn RunStore) {
         "C9: it is gone"
     );
     let anew = store.create(sent("run_key5", "keys", "/a", "other")).await;
-    assert_eq!(anew.expect("the key is free"), Created::New, "C9: with its run, its key is gone");
+    assert_eq!(
+        anew.expect("the key is free"),
+        Created::RowOnly,
+        "C9: with its run, its key is gone"
+    );
 }
 
 async fn what_is_allowed_goes_with_its_conversation(store: &dyn RunStore) {

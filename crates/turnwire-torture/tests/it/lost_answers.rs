@@ -36,7 +36,7 @@ async fn no_answer_is_no_refusal() {
         let losing = proxy.drop_next_response(Duration::from_secs(10));
         let (is_lost, created) = tokio::join!(losing, store.create(run));
         assert!(is_lost && proxy.n_dropped() == n, "{run_id}: no answer was lost");
-        assert_eq!(created.unwrap(), Created::Begun, "{run_id}");
+        assert_eq!(created.unwrap(), Created::WithEvents, "{run_id}");
         let journal = store.read_stored(&TenantId::default(), &run_id, Seq::START).await;
         assert_eq!(journal.unwrap(), beginning, "{run_id}");
     }

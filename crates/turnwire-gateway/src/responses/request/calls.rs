@@ -40,7 +40,7 @@ pub fn check_calls(history: &[impl Borrow<Item>], new: &[Item]) -> Result<(), Cl
 
 /// Renames calls in the input to the names the model knows: a tool in a namespace may be offered
 /// under a longer name than the client uses.
-pub fn name_calls(items: &mut [Item], tools: &[Arc<ToolSpec>]) {
+pub fn qualify_call_names(items: &mut [Item], tools: &[Arc<ToolSpec>]) {
     for item in items {
         let Item::Call { name, kind, server: Some(namespace), .. } = item else { continue };
         let is_it = |tool: &&Arc<ToolSpec>| {

@@ -48,7 +48,7 @@ pub fn into_run(request: CreateResponse, resolved: ResolvedRequest) -> RunReques
     RunRequest {
         tenant: resolved.tenant,
         asked_by: None,
-        uses: BTreeSet::new(),
+        granted_scopes: BTreeSet::new(),
         trace: None,
         model: resolved.model,
         upstream_model: None,

@@ -57,7 +57,7 @@ fn everything_arrives() {
         tenant: "t".into(),
         asked_by: None,
         trace: None,
-        uses: std::collections::BTreeSet::new(),
+        granted_scopes: std::collections::BTreeSet::new(),
         upstream_model: None,
         model: "small".into(),
         instructions: Some("Be brief.".into()),

@@ -36,7 +36,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 pub use self::{
-    calls::{check_calls, name_calls, take_first_calls},
+    calls::{check_calls, qualify_call_names, take_first_calls},
     choice::{names_web_search, read_choice},
     echo::echo,
     ignored::{check_custom_tools, not_taken},
@@ -50,7 +50,7 @@ pub use self::{
     summary::{unwrap_summary, wrap_summary},
     tools::{
         FILE_SEARCH, PlacedTool, RequestedServer, RequestedTool, RequestedTools, WEB_SEARCH,
-        bare_functions, read_tools,
+        functions_by_name, read_tools,
     },
 };
 

@@ -3,7 +3,7 @@
 //! A requested tool is not yet resolved: the caller knows which servers and searches are
 //! configured. The type decides what a tool is, never its name: a client function named
 //! `web_search` is a client function (S1-A1). The one exception is a function with nothing but a
-//! name: see [`bare_functions`].
+//! name: see [`functions_by_name`].
 
 use std::{collections::HashSet, fmt};
 
@@ -146,14 +146,14 @@ pub fn read_tools(
 /// The functions of a request that have nothing but a name. They refer to a configured function of
 /// the server, if there is one of that name. A function with a description or parameters is always
 /// the client's own.
-pub fn bare_functions(tools: &[Value]) -> HashSet<&str> {
+pub fn functions_by_name(tools: &[Value]) -> HashSet<&str> {
     let says = |tool: &Value, field: &str| tool.get(field).is_some_and(|value| !value.is_null());
-    let is_bare = |tool: &&Value| {
+    let is_only_named = |tool: &&Value| {
         tool.get("type").and_then(Value::as_str) == Some("function")
             && !says(tool, "description")
             && !says(tool, "parameters")
     };
-    let bare = tools.iter().filter(is_bare);
+    let bare = tools.iter().filter(is_only_named);
     bare.filter_map(|tool| tool.get("name").and_then(Value::as_str)).collect()
 }
 

@@ -51,7 +51,7 @@ fn a_function_is_bare_if_nothing_but_its_name_is_said() {
         { "type": "function" },
         3,
     ]);
-    let bare = bare_functions(tools.as_array().unwrap());
+    let bare = functions_by_name(tools.as_array().unwrap());
     assert_eq!(bare, HashSet::from(["a", "b"]));
 }
 
