@@ -97,8 +97,8 @@ pub struct RunRequest {
     /// Metadata set by the client, returned unchanged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// Data of the surface that received the request, returned by that surface. Other code reads
-    /// only whether the response is stored.
+    /// Data of the surface that received the request, returned by that surface. Other code knows
+    /// only its key `store`.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub echo: Map<String, Value>,
 }

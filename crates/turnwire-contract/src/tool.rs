@@ -129,7 +129,7 @@ pub struct ToolRef {
 
 impl ToolRef {
     /// Name of the tool on its server or client, without the prefix of `server__name`: that is how
-    /// the model is offered a tool whose name another server has taken.
+    /// the model is offered a tool whose name is taken.
     pub fn own_name(&self) -> &str {
         Self::own_name_of(&self.name, self.server.as_deref().unwrap_or_default())
     }

@@ -229,7 +229,7 @@ impl App {
 
     /// Waits until streams [end](Self::ends_streams). Created once per stream, so that streams do
     /// not contend for the token on every frame.
-    pub(crate) fn drained(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub(crate) fn draining(&self) -> impl Future<Output = ()> + Send + 'static {
         let (is_durable, closing) = (self.runs().is_durable(), self.closing().child_token());
         async move {
             if !is_durable {

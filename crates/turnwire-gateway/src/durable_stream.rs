@@ -225,7 +225,7 @@ impl Page {
         let first = timeout(LONG_POLL, events.next());
         let read = tokio::select! {
             biased;
-            () = app.drained() => None,
+            () = app.draining() => None,
             read = first => read.ok().flatten(),
         };
         for recorded in read.into_iter().flatten() {

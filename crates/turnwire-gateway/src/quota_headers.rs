@@ -1,8 +1,8 @@
 //! Tells clients where their quotas stand, in the headers that OpenAI's clients know.
 //!
-//! Handlers build their responses themselves and know nothing of quotas. So a layer puts a
-//! [`RateLimitHeaders`] into each request, whoever starts a run fills it, and the layer adds the headers to
-//! whatever was answered, also to an error.
+//! Handlers build their responses themselves and know nothing of quotas. So a layer puts
+//! [`RateLimitHeaders`] into each request, whoever starts a run fills them, and the layer adds the
+//! headers to whatever was answered, also to an error.
 
 use std::{
     sync::{Arc, Mutex},

@@ -203,7 +203,7 @@ pub(crate) async fn stream_events(
         // A client whose lines stop before the run has ended reconnects and resumes.
         let events = events.take_while(|read| ready(read.is_ok()));
         let lines = events.filter_map(|read| ready(read.ok())).map(|recorded| line(&*recorded));
-        let lines = lines.take_until(Box::pin(app.drained()));
+        let lines = lines.take_until(Box::pin(app.draining()));
         let open = app.metrics().stream("ndjson");
         let lines = stream::iter(first).chain(lines);
         let body = with_heartbeat_of_lines(lines, app.options().heartbeat);

@@ -145,7 +145,7 @@ fn body_of(
     closing: Result<Bytes, BrokenStream>,
 ) -> Response {
     let open = app.metrics().stream("sse");
-    let chunks = Chunks::new(pieces, app.options().heartbeat, Some((app.drained(), closing)));
+    let chunks = Chunks::new(pieces, app.options().heartbeat, Some((app.draining(), closing)));
     response(Body::from_stream(chunks.inspect(move |_| {
         let _ = &open;
     })))

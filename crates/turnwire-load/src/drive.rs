@@ -10,7 +10,7 @@ use tokio::{
     io::AsyncWriteExt,
     net::TcpStream,
     task::spawn_local,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use crate::{
@@ -51,7 +51,7 @@ pub(crate) struct DriveOptions {
     key: Option<String>,
 }
 
-/// A stream that is silent for longer has failed.
+/// A stream without a word for longer has failed.
 const SILENCE: Duration = Duration::from_mins(1);
 
 /// What came of all streams.
@@ -132,13 +132,18 @@ async fn request(
         None => connect(&options.to).await?,
     };
     let asked = now_micros();
-    stream.write_all(request_bytes(options).as_bytes()).await?;
+    timeout(SILENCE, stream.write_all(request_bytes(options).as_bytes())).await??;
     let mut answer = StreamedAnswer::default();
+    let mut last_word = Instant::now();
     while !answer.is_over() {
-        if !timeout(SILENCE, answer.read(&mut stream)).await.context("silent")?? {
+        if !timeout_at(last_word + SILENCE, answer.read(&mut stream)).await.context("silent")?? {
             bail!("the stream is cut: {}", answer.beginning());
         }
+        let n_words = answer.n_words;
         answer.scan(asked, counts);
+        if answer.n_words > n_words {
+            last_word = Instant::now();
+        }
     }
     if answer.n_words != options.words {
         bail!("{} words of {}: {}", answer.n_words, options.words, answer.beginning());
@@ -151,7 +156,7 @@ async fn request(
 }
 
 async fn connect(to: &str) -> anyhow::Result<TcpStream> {
-    let stream = TcpStream::connect(to).await.context("cannot connect")?;
+    let stream = timeout(SILENCE, TcpStream::connect(to)).await?.context("cannot connect")?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }

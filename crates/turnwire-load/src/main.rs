@@ -1,9 +1,10 @@
 //! `load`: the two ends between which `scripts/compare` puts a gateway.
 //!
-//! `load model` plays a model server, with a tool server beside it, and `load drive` its clients. Both are made to cost as little
-//! as possible, so that the gateway between them is what is measured: one thread each, answers
-//! that are prepared once, and clients that search bytes and parse nothing. Every word of an
-//! answer is the time at which the model sent it, so that clients know how old it is.
+//! `load model` plays a model server, with a tool server beside it, and `load drive` its clients.
+//! Both are made to cost as little as possible, so that the gateway between them is what is
+//! measured: one thread each, answers that are prepared once, and clients that search bytes and
+//! parse nothing. Every word of an answer is the time at which the model sent it, so that clients
+//! know how old it is.
 
 mod drive;
 mod http;

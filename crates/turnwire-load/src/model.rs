@@ -122,19 +122,21 @@ impl Answer {
         Self::AtOnce(if names(b"burst") { options.burst_words } else { 1 })
     }
 
-    /// Returns how the model `tool` answers: without a tool it says nothing.
+    /// Returns how the model `tool` answers: without a tool and its right result it says nothing.
     fn with_tool(body: &[u8]) -> Option<Self> {
         let request: Value = serde_json::from_slice(body).ok()?;
         if request.get("model")? != "tool" {
             return None;
         }
         let messages = request.get("messages").or_else(|| request.get("input"))?;
-        let has_result = messages.as_array().into_iter().flatten().any(|message| {
+        let result = messages.as_array().into_iter().flatten().find(|message| {
             message.get("role").is_some_and(|role| role == "tool")
                 || message.get("type").is_some_and(|kind| kind == "function_call_output")
         });
-        if has_result {
-            return Some(Self::AtOnce(1));
+        if let Some(result) = result {
+            // An error is a result, too.
+            let is_right = result.to_string().contains(tool_server::RESULT);
+            return Some(Self::AtOnce(usize::from(is_right)));
         }
         let tool = request.pointer("/tools/0");
         let name = tool.and_then(|tool| tool.get("function").unwrap_or(tool).get("name")?.as_str());

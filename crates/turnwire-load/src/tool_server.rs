@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 /// The path of the server.
 pub(crate) const PATH: &str = "/mcp";
 
+/// What the tool returns.
+pub(crate) const RESULT: &str = "the sum is 42";
+
 /// Answers one message of a client.
 pub(crate) fn answer(head: &str, body: &[u8]) -> Vec<u8> {
     if !head.starts_with("POST ") {
@@ -52,7 +55,7 @@ fn result(method: &str, params: Option<&Value>) -> Option<Value> {
             },
             "annotations": { "readOnlyHint": true },
         }] })),
-        "tools/call" => Some(json!({ "content": [{ "type": "text", "text": "42" }] })),
+        "tools/call" => Some(json!({ "content": [{ "type": "text", "text": RESULT }] })),
         _ => None,
     }
 }

@@ -46,7 +46,7 @@ impl RunState {
         if !open.is_empty() {
             return self.step_for(open);
         }
-        // Without a turn if the request only answers questions about calls of an earlier run.
+        // Without a turn if a tool is only tried.
         let is_done = self.calls.is_empty() || self.request.calls_only;
         if is_done || self.calls.iter().any(|call| self.is_external(call)) {
             return Step::Finish(RunOutcome::Completed);

@@ -84,7 +84,7 @@ pub(super) async fn create(
     let (options, seen) = CreateOptions::of(&request, key);
     let (handle, guard) = create_once(&app, &caller, request, options, |_| {}).await?;
     // The reader was opened before the run began. `seen` tells the run how far it has come, because
-    // no tool begins before its start was sent to this client.
+    // a tool waits a moment for its start to reach this client (decision 006).
     let events = handle.events().await?;
     if streams {
         let frames =
@@ -210,13 +210,13 @@ fn delete_when_over(
         tokio::select! {
             biased;
             _ = handle.outcome() => {}
-            () = app.drained() => return,
+            () = app.draining() => return,
         }
         // A client that does not read is given up after a while, and the reader goes with it.
         let read = async { while reader.changed().await.is_ok() {} };
         tokio::select! {
             () = read => {}
-            () = app.drained() => {}
+            () = app.draining() => {}
         }
         if has_key {
             let _ = timeout(KEPT_FOR_KEY, app.closing().cancelled()).await;

@@ -88,7 +88,8 @@ pub(super) async fn prepare(
     if !input.answers.is_empty() {
         caller.ensure(Scope::Approve)?;
     }
-    // Calls of an earlier run that this request approves, denies or repeats: executed first.
+    // Calls of an earlier run that wait for this request, for an approval for example: settled
+    // before the first turn.
     let first_calls = request::take_first_calls(&history, &mut input, call_of)?;
 
     let requested_tools = read_tools(app, &request)?;

@@ -371,12 +371,12 @@ impl ResponsesSocket {
         let mut frames = Box::pin(frames(Responses::new(self.profile), handle.events().await?));
         let (mut is_connected, mut is_finished) = (true, false);
         self.last_sent().insert(id.clone(), None);
-        let mut drained = Box::pin(app.drained());
+        let mut draining = Box::pin(app.draining());
         loop {
             let next = tokio::select! {
                 biased;
                 // The run continues elsewhere; the close frame has the position to resume from.
-                () = &mut drained => return Ok(()),
+                () = &mut draining => return Ok(()),
                 // If the run is to be cancelled on disconnect, do not wait for its next event.
                 () = self.gone.cancelled(), if guard.is_some() => break,
                 next = frames.next() => next,
@@ -408,7 +408,7 @@ impl ResponsesSocket {
             tokio::select! {
                 biased;
                 _ = handle.outcome() => delete(&runs, &tenant, handle.id()).await,
-                () = app.drained() => {}
+                () = app.draining() => {}
             }
         }
         if is_finished || self.gone.is_cancelled() { Ok(()) } else { Err(stream_broken()) }

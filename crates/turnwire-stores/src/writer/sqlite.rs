@@ -78,7 +78,7 @@ impl SqliteBatchWriter {
         let ends: Vec<EndOfRun<'_>> = jobs.iter().filter_map(|job| job.end()).collect();
         let mut statements = Vec::new();
         statements.extend(self.insert_runs(jobs)?);
-        statements.extend(self.update_progress(jobs)?);
+        statements.extend(self.update_summaries(jobs)?);
         statements.extend(webhook_rows::statement(&deliveries)?);
         statements.extend(run_ends::statements(self.database.dialect(), &ends)?);
         Ok(statements)
@@ -114,7 +114,7 @@ impl SqliteBatchWriter {
     }
 
     /// What lists say about the runs from now on.
-    fn update_progress(&self, jobs: &[&Job]) -> Result<Option<RowsStatement>, DatabaseError> {
+    fn update_summaries(&self, jobs: &[&Job]) -> Result<Option<RowsStatement>, DatabaseError> {
         let changed = jobs.iter().filter_map(|job| Some((job, job.summary.as_deref()?)));
         let rows: Vec<_> = changed
             .map(|(job, summary)| {

@@ -41,7 +41,7 @@ fn functions_are_for_the_client() {
 }
 
 #[test]
-fn a_function_is_bare_if_nothing_but_its_name_is_said() {
+fn a_function_is_only_named_if_nothing_but_its_name_is_said() {
     let tools = json!([
         { "type": "function", "name": "a" },
         { "type": "function", "name": "b", "description": null, "parameters": null, "strict": true },
