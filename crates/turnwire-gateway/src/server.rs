@@ -1,13 +1,6 @@
 //! Listening, serving connections, and shutting down.
 
-use std::{
-    any::Any,
-    io,
-    net::SocketAddr,
-    pin::{Pin, pin},
-    sync::Arc,
-    time::Duration,
-};
+use std::{any::Any, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Router,
@@ -16,10 +9,9 @@ use axum::{
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
-use futures::future::Either;
-use hyper::server::conn::{http1, http2};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
     service::TowerToHyperService,
 };
 use tokio::{
@@ -157,7 +149,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
 }
 
 async fn serve(listener: TcpListener, app: App, limits: Arc<HttpLimits>) {
-    let (router, protocols) = (router(&app, &limits), Protocols::new(&limits));
+    let (router, builder) = (router(&app, &limits), connection_builder(&limits));
     let table = ConnectionTable::new(ConnectionLimits {
         known: limits.connections,
         unknown_per_address: limits.unknown_per_address,
@@ -179,7 +171,7 @@ async fn serve(listener: TcpListener, app: App, limits: Arc<HttpLimits>) {
         let serving = ConnectionTask {
             app: app.clone(),
             limits: Arc::clone(&limits),
-            protocols: protocols.clone(),
+            builder: builder.clone(),
             router: router.clone(),
             permit: ConnectionPermit::new(Some(Arc::clone(&slot)), Arc::clone(&limits)),
         };
@@ -202,7 +194,7 @@ async fn serve(listener: TcpListener, app: App, limits: Arc<HttpLimits>) {
 struct ConnectionTask {
     app: App,
     limits: Arc<HttpLimits>,
-    protocols: Protocols,
+    builder: auto::Builder<TokioExecutor>,
     router: Router,
     permit: ConnectionPermit,
 }
@@ -218,25 +210,16 @@ impl ConnectionTask {
     }
 
     async fn until_it_ends(self, stream: TcpStream, slot: Arc<ConnectionSlot>) {
-        let Self { app, limits, protocols, router, permit } = self;
-        let Some(protocol) = protocol_of(&stream, limits.header_time, app.closing()).await else {
+        let Self { app, limits, builder, router, permit } = self;
+        if !says_something(&stream, limits.header_time, app.closing()).await {
             debug!("connection closed, no request in time");
             return;
-        };
+        }
         let (open, times) = (Connection::default(), limits.times());
         let service = Extension(open.clone()).layer(Extension(permit).layer(router));
         let service = TowerToHyperService::new(service);
-        let stream = TokioIo::new(stream);
-        let mut serving = pin!(match protocol {
-            Protocol::Http1 => {
-                Either::Left(protocols.http1.serve_connection(stream, service).with_upgrades())
-            }
-            Protocol::Http2 => Either::Right(protocols.http2.serve_connection(stream, service)),
-        });
-        let shut_down = |serving: Pin<&mut Either<_, _>>| match serving.as_pin_mut() {
-            Either::Left(http1) => http1::UpgradeableConnection::graceful_shutdown(http1),
-            Either::Right(http2) => http2::Connection::graceful_shutdown(http2),
-        };
+        let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let mut serving = pin!(serving);
         let mut look_at = interval(look_every(&times));
         let mut leaving_since: Option<Instant> = None;
         loop {
@@ -249,7 +232,7 @@ impl ConnectionTask {
                 }
                 () = app.closing().cancelled(), if leaving_since.is_none() => {
                     leaving_since = Some(Instant::now());
-                    shut_down(serving.as_mut());
+                    serving.as_mut().graceful_shutdown();
                 }
                 _ = look_at.tick() => {
                     let (verdict, n_dropped) = open.check(&times, slot.is_known());
@@ -259,7 +242,7 @@ impl ConnectionTask {
                         (Verdict::Leave(limit), None) => {
                             app.metrics().limit_reached(limit);
                             leaving_since = Some(Instant::now());
-                            shut_down(serving.as_mut());
+                            serving.as_mut().graceful_shutdown();
                         }
                         // Some clients ignore the request to close.
                         (Verdict::Leave(_), Some(since))
@@ -278,70 +261,51 @@ fn look_every(times: &Times) -> Duration {
     (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(5))
 }
 
-/// What a client speaks.
-#[derive(Debug, Clone, Copy)]
-enum Protocol {
-    Http1,
-    Http2,
-}
-
 /// Waits until the client has sent enough to tell its protocol, so that silent clients do not use
 /// up connections. After that, the timeouts of the protocol apply.
-async fn protocol_of(
+async fn says_something(
     stream: &TcpStream,
     longest: Duration,
     closing: &CancellationToken,
-) -> Option<Protocol> {
+) -> bool {
     let spoken = async {
         let mut first = [0; HTTP2_PREFACE.len()];
         loop {
             let n_bytes = stream.peek(&mut first).await.unwrap_or(0);
             let begun = first.get(..n_bytes).unwrap_or_default();
-            if !HTTP2_PREFACE.starts_with(begun) {
-                return Some(Protocol::Http1);
-            }
-            if n_bytes == HTTP2_PREFACE.len() {
-                return Some(Protocol::Http2);
+            if n_bytes == HTTP2_PREFACE.len() || !HTTP2_PREFACE.starts_with(begun) {
+                return true;
             }
             if n_bytes == 0 {
-                return None;
+                return false;
             }
             sleep(LOOK_AGAIN).await;
         }
     };
     tokio::select! {
         biased;
-        () = closing.cancelled() => None,
-        spoken = timeout(longest, spoken) => spoken.ok().flatten(),
+        () = closing.cancelled() => false,
+        spoken = timeout(longest, spoken) => spoken.unwrap_or(false),
     }
 }
 
-/// What serves connections. hyper-util can tell the protocols apart itself, but what it reads for that
-/// makes hyper double its first buffer.
-#[derive(Debug, Clone)]
-struct Protocols {
-    http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
-}
-
-impl Protocols {
-    fn new(limits: &HttpLimits) -> Self {
-        let (mut http1, mut http2) =
-            (http1::Builder::new(), http2::Builder::new(TokioExecutor::new()));
-        http1
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.header_time)
-            .max_headers(limits.headers)
-            // hyper accepts no less.
-            .max_buf_size(limits.header_bytes.max(MIN_HEADER_BYTES));
-        http2
-            .timer(TokioTimer::new())
-            .keep_alive_interval(HTTP2_PING)
-            .max_concurrent_streams(limits.streams)
-            .max_send_buf_size(HTTP2_SEND_BUFFER)
-            .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX));
-        Self { http1, http2 }
-    }
+fn connection_builder(limits: &HttpLimits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_time)
+        .max_headers(limits.headers)
+        // hyper accepts no less.
+        .max_buf_size(limits.header_bytes.max(MIN_HEADER_BYTES));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(HTTP2_PING)
+        .max_concurrent_streams(limits.streams)
+        .max_send_buf_size(HTTP2_SEND_BUFFER)
+        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX));
+    builder
 }
 
 /// All routes, with the layers that apply to all of them.
