@@ -310,7 +310,7 @@ impl Neighbours {
     /// Adds the merged rows, if there are at most half as many.
     fn merge_into(self, replacement: &mut Replacement) -> Result<(), DatabaseError> {
         let rows = to_merged_rows(&self.events)?;
-        if rows.len() * 2 <= self.first_seqs.len() {
+        if !rows.is_empty() && rows.len() * 2 <= self.first_seqs.len() {
             replacement.first_seqs.extend(self.first_seqs);
             replacement.rows.extend(rows);
         }
