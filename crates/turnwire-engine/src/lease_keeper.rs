@@ -11,7 +11,10 @@
 //! claim is lost, the leases in the store are compared with the runs executed here. A live worker must
 //! not hold the lease of a run that it does not execute.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::{
     sync::watch,
@@ -89,7 +92,9 @@ impl Runs {
     }
 
     async fn relinquish_lost_runs(&self) -> Result<(), StoreError> {
-        let ours: Vec<RunId> = lock(&self.0.live).keys().cloned().collect();
+        let is_leased = |run: &&Arc<LiveRun>| !run.is_ephemeral();
+        let ours: Vec<RunId> =
+            lock(&self.0.live).values().filter(is_leased).map(|run| run.id().clone()).collect();
         for run_id in self.0.parts.workers.lost_runs(&ours).await? {
             let lost = lock(&self.0.live).get(&run_id).cloned();
             if let Some(lost) = lost.filter(|run| run.state().outcome().is_none()) {
@@ -202,8 +207,8 @@ impl Runs {
     }
 
     /// Hands all runs over to other workers and starts no more. Model turns are aborted and
-    /// repeated by the next worker. Tools may continue for `grace`. If no other worker can continue
-    /// the runs, they are [ended](Self::shut_down) instead.
+    /// repeated by the next worker. Tools and ephemeral runs may continue for `grace`. If no other
+    /// worker can continue the runs, they are [ended](Self::shut_down) instead.
     pub async fn hand_over(&self, grace: Duration) {
         if !self.0.parts.workers.is_durable() {
             return self.shut_down().await;
@@ -212,6 +217,12 @@ impl Runs {
         self.0.tasks.close();
         if timeout(grace, self.0.tasks.wait()).await.is_err() {
             let left: Vec<_> = lock(&self.0.live).values().cloned().collect();
+            // First those that wait for no store.
+            let (ephemeral, left): (Vec<_>, Vec<_>) =
+                left.into_iter().partition(|run| run.is_ephemeral());
+            for run in ephemeral {
+                run.stop(Stop::Shutdown);
+            }
             for run in left {
                 run.relinquish();
                 self.release(run.id()).await;
@@ -265,8 +276,6 @@ async fn apply_command(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use turnwire_contract::{Decision, Item, RunRequest, Seq};
 
     use super::*;

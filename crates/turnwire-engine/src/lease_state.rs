@@ -60,6 +60,11 @@ impl LeaseState {
         self.lease_end.get().map(watch::Sender::subscribe)
     }
 
+    /// Returns whether the lease is valid, or none is needed.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.lease_end.get().is_none_or(|until| *until.borrow() > Instant::now())
+    }
+
     pub(crate) fn note_heard(&self, began: Instant) {
         *lock(&self.heard_at) = Some(began);
     }

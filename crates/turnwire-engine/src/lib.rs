@@ -17,7 +17,7 @@
 //! * `takeover` continues a run of another worker. `lease_keeper` sends heartbeats, claims
 //!   abandoned runs and releases leases; `lease_state` is what it knows. `run_feed` follows the
 //!   runs of a tenant for lists and passes on `run_changes`. `capabilities` checks whether this worker can execute a
-//!   run. `status` reports on the engine, and `observers` are told what runs record.
+//!   run. `ephemeral` is the journal of runs that need no durable store. `status` reports on the engine, and `observers` are told what runs record.
 //! * [`settings`] is what a reload replaces while runs are at work.
 //! * [`quotas`] counts what tenants use, with the other servers of the store. [`access`] says who
 //!   may use which model and tool, and `offers` lists what exists for somebody.
@@ -43,6 +43,7 @@ mod deadline;
 pub mod definition;
 mod depth;
 mod discovery;
+mod ephemeral;
 pub mod failures;
 mod gathering;
 mod large_output;

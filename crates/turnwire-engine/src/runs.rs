@@ -360,8 +360,17 @@ impl Runs {
         let events = self.opened(&tenant, &run_id).await?;
         let first_events = Arc::new(Mutex::new(Some(events)));
         let (runs, already_existed) = (self.clone(), false);
-        let (request, outcome) = (None, None);
-        Ok(RunHandle { runs, tenant, run_id, already_existed, request, outcome, first_events })
+        let (request, outcome, ephemeral) = (None, None, None);
+        Ok(RunHandle {
+            runs,
+            tenant,
+            run_id,
+            already_existed,
+            request,
+            outcome,
+            ephemeral,
+            first_events,
+        })
     }
 
     /// Opens the journal of an existing run. The journal may appear shortly after the run.
@@ -550,6 +559,10 @@ pub struct StartOptions {
     pub first_reader: Option<watch::Receiver<Seq>>,
     /// Idempotency key of the request.
     pub key: Option<RequestKey>,
+    /// Whether nobody can ask for the run once its client is gone: it is cancelled then, and cannot
+    /// be retrieved. If it also executes no tools, it is kept in memory only, and nobody finds it by
+    /// its ID.
+    pub is_ephemeral: bool,
     /// Dropped when this process stops executing the run, for example a concurrency permit.
     pub permit: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -565,6 +578,8 @@ pub struct RunHandle {
     pub(crate) request: Option<Arc<RunRequest>>,
     /// The outcome of this worker's execution, if it executes the run.
     pub(crate) outcome: Option<Shared<oneshot::Receiver<Option<RunOutcome>>>>,
+    /// The run, if it is kept in memory although the store is durable.
+    pub(crate) ephemeral: Option<Arc<LiveRun>>,
     /// Opened before the run starts, for the first caller of [`Self::events`]: a journal with a
     /// limit may already have deleted a short run by then.
     pub(crate) first_events: Arc<Mutex<Option<EventStream>>>,
@@ -590,6 +605,20 @@ impl RunHandle {
     /// Returns whether the same request had already started the run.
     pub fn already_existed(&self) -> bool {
         self.already_existed
+    }
+
+    /// Returns whether the run is kept in memory although the store is durable. Only this handle
+    /// finds it, its events can be read once, and it is gone when the last handle is.
+    pub fn is_ephemeral(&self) -> bool {
+        self.ephemeral.is_some()
+    }
+
+    /// Returns the whole context of the run, which must have ended. See [`Runs::context`].
+    pub async fn context(&self) -> Result<Vec<Entry>, StoreError> {
+        match &self.ephemeral {
+            Some(run) => Ok(run.state().context()),
+            None => self.runs.context(&self.tenant, &self.run_id).await,
+        }
     }
 
     /// Cancels the run if this process executes it. [`Runs::cancel`] works on any worker.

@@ -18,13 +18,14 @@ use tokio::{
 use tracing::{error, info, warn};
 use turnwire_contract::{
     ApprovalAnswer, Completeness, Created, Entry, Event, EventStream, Finish, FirstCall, ItemId,
-    JournalError, Model, NewRun, ObservedRun, RecordedEvent, RunId, RunOutcome, RunRequest, Seq,
-    StoreError, Usage,
+    Journal, JournalError, Model, NewRun, ObservedRun, RecordedEvent, RunId, RunOutcome,
+    RunRequest, Seq, StoreError, Usage,
 };
 
 use crate::{
     access::Requester,
     clock_and_ids::ClockAndIds,
+    ephemeral::{self, EphemeralJournal, needs_nothing_stored},
     failures,
     live_run::LiveRun,
     observers::RunObservers,
@@ -75,7 +76,8 @@ impl Runs {
         let model = self.model(&request.model)?;
         self.leave_out_tools(&mut request);
         let run_id = RunId::new(parts.clock_and_ids.new_id("run"));
-        let _guard = self.track_local_run(&run_id);
+        let is_ephemeral = self.is_ephemeral(&request, &options);
+        let _guard = (!is_ephemeral).then(|| self.track_local_run(&run_id));
         self.settings().policy.apply_to_request(&mut request);
         let users = QuotaSubjects::new(&request.tenant, request.asked_by.as_deref());
         // The share of a monthly budget at which a person is asked whether to go on.
@@ -89,6 +91,11 @@ impl Runs {
         let (id, key) = (run_id.clone(), options.key);
         let new = NewRun { run_id: id, created_at, request, key, beginning, secrets };
         let request = Some(Arc::clone(&new.request));
+        if is_ephemeral {
+            let (run, events) = self.open_ephemeral(new, options.first_reader).await?;
+            let handle = self.work_on(run, model, events, options.permit);
+            return Ok(RunHandle { request, ..handle });
+        }
         let created = self.create(new.clone()).await?;
         if let Created::Existing(before) = created {
             return self.existing_handle(tenant, before).await;
@@ -114,6 +121,17 @@ impl Runs {
         Err(error)
     }
 
+    /// Returns whether nothing of a run could outlive this process, so that it need not be stored.
+    /// While the store is away, the run is created in it all the same, which fails: what it uses
+    /// and who asked for it could not be stored either.
+    fn is_ephemeral(&self, request: &RunRequest, options: &StartOptions) -> bool {
+        options.is_ephemeral
+            && options.key.is_none()
+            && needs_nothing_stored(request)
+            && self.is_durable()
+            && self.0.leases.is_valid()
+    }
+
     /// Stores a new run. If the conversation's last run has ended and is being stored, waits for
     /// it, so that a client that saw the end can continue.
     async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
@@ -137,11 +155,35 @@ impl Runs {
         created: &Created,
         first_reader: Option<watch::Receiver<Seq>>,
     ) -> Result<(Arc<LiveRun>, EventStream), StartError> {
-        let NewRun { run_id, request, beginning, .. } = new;
         let journal = &self.0.parts.journal;
         if *created == Created::RowOnly {
-            journal.append(&request.tenant, beginning.clone()).await?;
+            journal.append(&new.request.tenant, new.beginning.clone()).await?;
         }
+        let run = Arc::new(self.begun(new, first_reader).await?);
+        let events = journal.read(run.tenant(), run.id(), Seq::START).await?;
+        Ok((run, events))
+    }
+
+    /// Returns a run that is kept in memory, ready to execute.
+    async fn open_ephemeral(
+        &self,
+        new: NewRun,
+        first_reader: Option<watch::Receiver<Seq>>,
+    ) -> Result<(Arc<LiveRun>, EventStream), StartError> {
+        let journal = Arc::new(EphemeralJournal::default());
+        journal.append(&new.request.tenant, new.beginning.clone()).await?;
+        let events = ephemeral::read(&journal);
+        let run = self.begun(new, first_reader).await?.kept_in(journal);
+        Ok((Arc::new(run), events))
+    }
+
+    /// Returns a run whose first events are in its journal.
+    async fn begun(
+        &self,
+        new: NewRun,
+        first_reader: Option<watch::Receiver<Seq>>,
+    ) -> Result<LiveRun, StoreError> {
+        let NewRun { run_id, request, beginning, .. } = new;
         let history = self.history_of(&request).await?;
         let mut state = RunState::new(&run_id, Arc::clone(&request), history);
         for recorded in &beginning {
@@ -150,10 +192,7 @@ impl Runs {
         let head = beginning.last().map_or(Seq::START, |last| last.seq);
         let mut observed = self.watches(&run_id, &request, false);
         observed.note(&beginning);
-        let run = self.live_run(run_id, state, head).watched_by(first_reader).observed_by(observed);
-        let run = Arc::new(run);
-        let events = journal.read(run.tenant(), run.id(), Seq::START).await?;
-        Ok((run, events))
+        Ok(self.live_run(run_id, state, head).watched_by(first_reader).observed_by(observed))
     }
 
     pub(crate) async fn history_of(&self, request: &RunRequest) -> Result<Vec<Entry>, StoreError> {
@@ -227,9 +266,11 @@ impl Runs {
             already_existed: false,
             request: None,
             outcome: Some(outcome.shared()),
+            ephemeral: run.is_ephemeral().then(|| Arc::clone(&run)),
             first_events: Arc::new(Mutex::new(Some(events))),
         };
-        let (runs, run_guard) = (self.clone(), self.track_local_run(run.id()));
+        let run_guard = (!run.is_ephemeral()).then(|| self.track_local_run(run.id()));
+        let runs = self.clone();
         self.0.tasks.spawn(async move {
             let driven = Box::pin(drive(&run, &context)).await;
             // Connections with secrets of the run are closed before it can be executed again.
@@ -255,7 +296,7 @@ impl Runs {
         run: &LiveRun,
         driven: Result<DriveOutcome, JournalError>,
     ) -> Option<RunOutcome> {
-        let (run_id, is_durable) = (run.id(), self.0.parts.workers.is_durable());
+        let (run_id, is_durable) = (run.id(), self.is_durable() && !run.is_ephemeral());
         match driven {
             Ok(DriveOutcome::Ended(outcome)) => {
                 self.note_limit(&outcome);

@@ -149,7 +149,7 @@ async fn read(
         Some(Live::Sse) => {
             let events = rest_of(&app, &caller, &run_id, &head, after, true).await?;
             let frames = sse_frames(events, after, head, cursor);
-            let quietly = EarlyEnd { closing: Bytes::new(), journal_lost: Bytes::new() };
+            let quietly = EarlyEnd { closing: Some(Bytes::new()), journal_lost: Bytes::new() };
             Ok(event_stream_with(&app, frames, quietly))
         }
     }

@@ -25,6 +25,7 @@ use futures::{
 use memchr::memchr2;
 use tokio::time::{Instant, Sleep, sleep};
 use turnwire_contract::JournalError;
+use turnwire_engine::RunHandle;
 
 use crate::app::App;
 
@@ -84,18 +85,24 @@ fn push_line(text: &mut String, name: &str, value: &str) {
 /// The last bytes of a stream that ends before its run does.
 #[derive(Debug, Clone)]
 pub(crate) struct EarlyEnd {
-    /// If the server ends its streams.
-    pub(crate) closing: Bytes,
+    /// If the server ends its streams. `None`: the stream goes on until its run ends.
+    pub(crate) closing: Option<Bytes>,
     /// If the journal cannot be read.
     pub(crate) journal_lost: Bytes,
 }
 
 impl EarlyEnd {
     /// Lines that make the client reconnect.
-    const RECONNECT: Self = Self {
-        closing: Bytes::from_static(COME_BACK),
+    pub(crate) const RECONNECT: Self = Self {
+        closing: Some(Bytes::from_static(COME_BACK)),
         journal_lost: Bytes::from_static(COME_BACK_AFTER_LOSS),
     };
+
+    /// The same for the stream of this run, which does not end early if no other server can
+    /// continue the run.
+    pub(crate) fn of(self, handle: &RunHandle) -> Self {
+        Self { closing: self.closing.filter(|_| !handle.is_ephemeral()), ..self }
+    }
 }
 
 /// A response that streams `frames`, with heartbeats. If it ends before the run does, the client is
@@ -118,7 +125,7 @@ pub(crate) fn event_stream_with(
         Ok(frame) => Piece::Frame(frame),
         Err(_) => Piece::Last(Ok(journal_lost.clone())),
     });
-    body_of(app, pieces, Ok(closing))
+    body_of(app, pieces, closing.map(Ok))
 }
 
 /// A stream that cannot go on. Its connection breaks, so that the client knows.
@@ -136,16 +143,17 @@ pub(crate) fn breaking_event_stream(
         Ok(frame) => Piece::Frame(frame),
         Err(broken) => Piece::Last(Err(broken)),
     });
-    body_of(app, pieces, Err(BrokenStream))
+    body_of(app, pieces, Some(Err(BrokenStream)))
 }
 
 fn body_of(
     app: &App,
     pieces: impl Stream<Item = Piece> + Send + 'static,
-    closing: Result<Bytes, BrokenStream>,
+    closing: Option<Result<Bytes, BrokenStream>>,
 ) -> Response {
     let open = app.metrics().stream("sse");
-    let chunks = Chunks::new(pieces, app.options().heartbeat, Some((app.draining(), closing)));
+    let end = closing.map(|closing| (app.draining(), closing));
+    let chunks = Chunks::new(pieces, app.options().heartbeat, end);
     response(Body::from_stream(chunks.inspect(move |_| {
         let _ = &open;
     })))

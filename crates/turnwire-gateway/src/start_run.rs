@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use tokio::{task::JoinHandle, time::timeout};
 use tracing::{error, warn};
 use turnwire_contract::{
-    AuditAction, AuditLog, AuditQuery, RequestKey, RunId, RunRequest, TenantId,
+    AuditAction, AuditLog, AuditQuery, RequestKey, RunId, RunRequest, StoreError, TenantId,
 };
 use turnwire_engine::{Measure, QuotaStatus, RunHandle, RunSlot, StartError, StartOptions};
 
@@ -15,6 +15,8 @@ use crate::{api_error::ApiError, app::App, auth::Caller, quota_headers::whole_se
 
 /// How long a request waits for its entry in the audit log.
 const RECORDING_TIME: Duration = Duration::from_millis(500);
+/// The same for a run that is stored nowhere else, and is refused without the entry.
+const EPHEMERAL_RECORDING_TIME: Duration = Duration::from_secs(5);
 /// How long the next try is waited for, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -45,7 +47,13 @@ impl App {
         let started = self.tasks().spawn(async move {
             let handle = app.admit_and_start(&caller, run, options).await?;
             let then = then(&app, &handle);
-            app.record_run(&caller, &handle).await;
+            let is_recorded = app.record_run(&caller, &handle).await;
+            if handle.is_ephemeral() && !is_recorded {
+                // Nothing but the log would ever say who asked.
+                handle.cancel();
+                let away = StoreError::Unavailable("the audit log is away".to_owned());
+                return Err(ApiError::from(away));
+            }
             Ok((handle, then))
         });
         outcome_of(started).await
@@ -105,12 +113,13 @@ impl App {
     }
 
     /// Records a run that is being executed: its model may be asked meanwhile. If the log cannot be
-    /// written, it is tried until it can; the run goes on, because its journal says who asked, too.
-    async fn record_run(&self, caller: &Caller, handle: &RunHandle) {
-        let Some(request) = handle.request() else { return };
+    /// written, it is tried until it can; the run goes on, because its journal says who asked, too,
+    /// unless it is in memory only. Returns whether it was written in time.
+    async fn record_run(&self, caller: &Caller, handle: &RunHandle) -> bool {
+        let Some(request) = handle.request() else { return true };
         let records = self.records_of_run(caller, handle.id(), request);
         if records.is_empty() {
-            return;
+            return true;
         }
         let (app, run_id) = (self.clone(), handle.id().clone());
         let recording = self.tasks().spawn(async move {
@@ -119,17 +128,20 @@ impl App {
             while let Err(error) = log.append(records.clone()).await {
                 warn!(%run_id, %error, "run not yet in the audit log");
                 if timeout(pause, app.closing().cancelled()).await.is_ok() {
-                    return;
+                    return false;
                 }
                 pause = LONGEST_PAUSE.min(pause * 2);
                 // It may have been written, and only the answer was lost.
                 if is_recorded(&**log, &run_id).await {
-                    return;
+                    return true;
                 }
             }
+            true
         });
         // A request does not wait for a log that is away.
-        let _ = timeout(RECORDING_TIME, recording).await;
+        let is_ephemeral = handle.is_ephemeral();
+        let patience = if is_ephemeral { EPHEMERAL_RECORDING_TIME } else { RECORDING_TIME };
+        matches!(timeout(patience, recording).await, Ok(Ok(true)))
     }
 
     /// Counts a limit that was reached, for errors that are not sent as an HTTP response. Those are

@@ -16,7 +16,7 @@ use tracing::warn;
 use turnwire_contract::{
     EventStream, JournalError, RecordedEvent, RunId, RunStatus, Seq, StoreError, TenantId,
 };
-use turnwire_engine::Runs;
+use turnwire_engine::{RunHandle, Runs};
 use turnwire_surfaces::{Answer, Projection};
 
 use crate::{api_error::ApiError, app::App};
@@ -203,16 +203,24 @@ async fn is_over(runs: &Runs, tenant: &TenantId, run_id: &RunId) -> bool {
 }
 
 /// Cancels a run when it is dropped, if the client asked for that or cannot come back for the
-/// answer. Does nothing while the server ends its streams: the client did not disconnect then.
+/// answer. Does nothing while the server ends its streams: the client did not disconnect then. The
+/// stream of an ephemeral run is not ended.
 #[derive(Debug)]
 pub(crate) struct CancelOnDrop {
     run: Option<(App, TenantId, RunId)>,
+    is_ephemeral: bool,
 }
 
 impl CancelOnDrop {
     /// Guards the run.
     pub(crate) fn new(app: App, tenant: TenantId, run_id: RunId) -> Self {
-        Self { run: Some((app, tenant, run_id)) }
+        Self { run: Some((app, tenant, run_id)), is_ephemeral: false }
+    }
+
+    /// Guards the run of this handle.
+    pub(crate) fn of(app: App, tenant: TenantId, handle: &RunHandle) -> Self {
+        let run = Some((app, tenant, handle.id().clone()));
+        Self { run, is_ephemeral: handle.is_ephemeral() }
     }
 
     /// Disables the guard: the run has ended, or may continue without its reader.
@@ -223,9 +231,10 @@ impl CancelOnDrop {
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        if let Some((app, tenant, run_id)) = self.run.take()
-            && !app.ends_streams()
-        {
+        let Some((app, tenant, run_id)) = self.run.take() else { return };
+        if self.is_ephemeral {
+            app.runs().cancel_here(&tenant, &run_id);
+        } else if !app.ends_streams() {
             app.runs().cancel_in_background(&tenant, &run_id);
         }
     }

@@ -29,6 +29,7 @@ use turnwire_contract::{
 
 use crate::{
     clock_and_ids::ClockAndIds,
+    ephemeral::EphemeralJournal,
     failures,
     observers::RunObservers,
     quotas::{QuotaSubjects, Quotas},
@@ -62,6 +63,8 @@ pub struct LiveRun {
     leave: CancellationToken,
     /// End of the lease. `None` means the run cannot be claimed by others.
     lease_end: Option<watch::Receiver<Instant>>,
+    /// The journal, if it is kept in memory although the store is durable.
+    ephemeral: Option<Arc<EphemeralJournal>>,
     stopped_by: OnceLock<Stop>,
     calls_at_work: Mutex<HashMap<CallId, CancellationToken>>,
     /// Serializes answers of people: each checks the state before it is recorded.
@@ -201,6 +204,7 @@ impl LiveRun {
             stop: CancellationToken::new(),
             leave: CancellationToken::new(),
             lease_end: None,
+            ephemeral: None,
             stopped_by: OnceLock::new(),
             calls_at_work: Mutex::default(),
             resolving: tokio::sync::Mutex::default(),
@@ -232,6 +236,26 @@ impl LiveRun {
     pub fn stopped_with(mut self, everything: &CancellationToken) -> Self {
         self.stop = everything.child_token();
         self
+    }
+
+    /// Keeps the run in memory only. It needs no lease, and cannot be handed over.
+    pub(crate) fn kept_in(mut self, journal: Arc<EphemeralJournal>) -> Self {
+        self.journal = journal.clone();
+        self.ephemeral = Some(journal);
+        self.lease_end = None;
+        self.leave = CancellationToken::new();
+        self
+    }
+
+    /// Returns whether the run is kept in memory although the store is durable: other workers do not
+    /// know it.
+    pub(crate) fn is_ephemeral(&self) -> bool {
+        self.ephemeral.is_some()
+    }
+
+    /// Returns the journal if its only reader is too far behind.
+    pub(crate) fn full_journal(&self) -> Option<&EphemeralJournal> {
+        self.ephemeral.as_deref().filter(|journal| journal.is_full())
     }
 
     /// Also hands the run over when `everything` is cancelled.

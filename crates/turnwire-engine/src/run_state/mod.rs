@@ -255,6 +255,11 @@ impl RunState {
         self.output.remaining_turn_bytes(self.limits())
     }
 
+    /// Returns everything that a run which continues this one starts with.
+    pub(crate) fn context(&self) -> Vec<Entry> {
+        [self.history.as_slice(), self.added()].concat()
+    }
+
     /// Returns the entries that this run adds to its conversation.
     pub fn added(&self) -> &[Entry] {
         &self.added

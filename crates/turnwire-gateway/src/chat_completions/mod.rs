@@ -190,7 +190,7 @@ async fn create(
     if streams {
         let projection = ChatCompletions::new(CompletionOptions { profile, include_usage });
         let frames = wire_frames(watched_frames(projection, events, Some(seen)), guard);
-        return Ok(event_stream_with(&app, frames, early_end()));
+        return Ok(event_stream_with(&app, frames, early_end().of(&handle)));
     }
     let projection = ChatCompletions::new(CompletionOptions::default());
     let ended = project_to_end(projection, events).await;
@@ -263,7 +263,10 @@ fn early_end() -> EarlyEnd {
         SseFrame::data(wire_json(&error.body())).bytes()
     };
     EarlyEnd {
-        closing: frame("shutting_down", "The server is shutting down; send the request again."),
+        closing: Some(frame(
+            "shutting_down",
+            "The server is shutting down; send the request again.",
+        )),
         journal_lost: frame("store_unavailable", "The run cannot be read right now."),
     }
 }

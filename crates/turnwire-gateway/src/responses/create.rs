@@ -31,7 +31,7 @@ use crate::{
     idempotency::{IdempotencyKey, KeyedBody},
     json::Json,
     query::QueryParams,
-    sse::event_stream,
+    sse::{EarlyEnd, event_stream_with},
     streaming::{CancelOnDrop, project_to_end, watched_frames},
 };
 
@@ -89,7 +89,7 @@ pub(super) async fn create(
     if streams {
         let frames =
             wire_frames(watched_frames(Responses::new(profile), events, Some(seen)), None, guard);
-        return Ok(event_stream(&app, frames));
+        return Ok(event_stream_with(&app, frames, EarlyEnd::RECONNECT.of(&handle)));
     }
     if in_background && handle.already_existed() {
         return Ok(Json(current_response(&app, &caller, handle.id()).await?).into_response());
@@ -136,8 +136,9 @@ impl CreateOptions {
         // Whom a tool waits for: see `LiveRun::watched_by`.
         let (seen, first_reader) = watch::channel(Seq::START);
         let first_reader = (request.stream == Some(true)).then_some(first_reader);
-        let start = StartOptions { first_reader, key, ..StartOptions::default() };
         let (stores, reader) = (request.stores(), seen.subscribe());
+        let is_ephemeral = !stores && cancels_with_client;
+        let start = StartOptions { first_reader, key, is_ephemeral, ..StartOptions::default() };
         (Self { start, stores, cancels_with_client, reader }, seen)
     }
 }
@@ -186,10 +187,10 @@ async fn start(
             // The request that created the run takes care of the rest.
             return None;
         }
-        if !stores {
+        if !stores && !handle.is_ephemeral() {
             delete_when_over(app, &tenant, handle, has_key, reader);
         }
-        cancels_with_client.then(|| CancelOnDrop::new(app.clone(), tenant, handle.id().clone()))
+        cancels_with_client.then(|| CancelOnDrop::of(app.clone(), tenant, handle))
     };
     app.start_then(caller, run, start, then).await
 }

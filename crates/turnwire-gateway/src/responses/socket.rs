@@ -363,11 +363,13 @@ impl ResponsesSocket {
         if !generates {
             return self.prewarm(stream_id, run, known).await;
         }
-        let handle = app.start(caller, run, StartOptions::default()).await?;
+        let is_ephemeral = !stores && cancels_with_client;
+        let options = StartOptions { is_ephemeral, ..StartOptions::default() };
+        let handle = app.start(caller, run, options).await?;
         let (runs, tenant) = (app.runs().clone(), caller.tenant().clone());
         let id = ids::response_id(handle.id());
-        let mut guard = cancels_with_client
-            .then(|| CancelOnDrop::new(app.clone(), tenant.clone(), handle.id().clone()));
+        let mut guard =
+            cancels_with_client.then(|| CancelOnDrop::of(app.clone(), tenant.clone(), &handle));
         let mut frames = Box::pin(frames(Responses::new(self.profile), handle.events().await?));
         let (mut is_connected, mut is_finished) = (true, false);
         self.last_sent().insert(id.clone(), None);
@@ -376,7 +378,7 @@ impl ResponsesSocket {
             let next = tokio::select! {
                 biased;
                 // The run continues elsewhere; the close frame has the position to resume from.
-                () = &mut draining => return Ok(()),
+                () = &mut draining, if !handle.is_ephemeral() => return Ok(()),
                 // If the run is to be cancelled on disconnect, do not wait for its next event.
                 () = self.gone.cancelled(), if guard.is_some() => break,
                 next = frames.next() => next,
@@ -395,7 +397,7 @@ impl ResponsesSocket {
                 if let Some(guard) = &mut guard {
                     guard.disarm();
                 }
-                if let Ok(entries) = app.runs().context(&tenant, handle.id()).await {
+                if let Ok(entries) = handle.context().await {
                     self.cache().keep(id.clone(), stream_id, entries);
                 }
             }
@@ -404,7 +406,7 @@ impl ResponsesSocket {
         }
         self.last_sent().remove(&id);
         drop(guard);
-        if !stores {
+        if !stores && !handle.is_ephemeral() {
             tokio::select! {
                 biased;
                 _ = handle.outcome() => delete(&runs, &tenant, handle.id()).await,

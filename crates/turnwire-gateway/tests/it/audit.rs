@@ -19,7 +19,10 @@ use turnwire_gateway::AuditLevel;
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Behaviour, FakeTool};
 
-use crate::world::{Plan, World};
+use crate::{
+    faults::Team,
+    world::{Plan, World},
+};
 
 const KEY: &str = "a-key-of-the-settings";
 
@@ -229,5 +232,33 @@ async fn a_log_that_is_away() {
     assert_eq!(status, StatusCode::OK, "{answer}");
     let (status, _) = call(&world, Method::POST, "/v1/conversations", Some(json!({}))).await;
     assert_eq!(status, StatusCode::OK);
+    world.close().await;
+}
+
+/// A17: a run that is stored nowhere is not answered without its entry in the log.
+#[tokio::test]
+async fn what_only_the_log_knows_needs_the_log() {
+    let log = Late::default();
+    let model = Scripted::new([Turn::new().text("Hello.").wait_forever()]).looping();
+    let plan = with_key(Plan::with_model(model)).audit(log.clone()).workers(Team::default());
+    let world = plan.start().await;
+    let asked = Some(json!({ "input": "?", "store": false }));
+    let (status, answer) = call(&world, Method::POST, "/v1/responses", asked).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{answer}");
+    assert_eq!(answer["error"]["code"], "store_unavailable");
+    let is_over = async {
+        while world.app.runs().n_live() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), is_over).await.expect("the run is cancelled");
+    // It is recorded all the same: its model was asked.
+    log.is_back.store(true, Ordering::Relaxed);
+    let is_recorded = async {
+        while recorded(&world).await.len() != 1 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), is_recorded).await.expect("it is recorded");
     world.close().await;
 }

@@ -36,7 +36,7 @@ async fn two_servers_after<const N: usize>(earlier: [Turn; N]) -> (World, World)
 }
 
 /// Reads from the stream until it has said `word`.
-async fn read_until(response: &mut reqwest::Response, word: &str) -> String {
+pub(crate) async fn read_until(response: &mut reqwest::Response, word: &str) -> String {
     let mut text = String::new();
     while !text.contains(word) {
         let chunk = response.chunk().await.unwrap().expect("the stream goes on");

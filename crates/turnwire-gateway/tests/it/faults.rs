@@ -1,7 +1,10 @@
 //! A store that is slow and a journal that breaks, where a test wants them to.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -100,16 +103,36 @@ impl Watcher for Gates {
 
 /// Workers that share a store. What one of them leaves, another one takes up. Clones are the
 /// same team.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Team {
+    pub(crate) lease: Duration,
+    /// Whether heartbeats fail.
+    pub(crate) is_away: Arc<AtomicBool>,
+    /// Whether others have taken all runs.
+    pub(crate) takes_all: Arc<AtomicBool>,
     left: Arc<Mutex<Vec<RunId>>>,
     pending_commands: Arc<Mutex<Vec<PendingCommand>>>,
+}
+
+impl Default for Team {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_mins(1),
+            is_away: Arc::default(),
+            takes_all: Arc::default(),
+            left: Arc::default(),
+            pending_commands: Arc::default(),
+        }
+    }
 }
 
 #[async_trait]
 impl Leases for Team {
     async fn heartbeat(&self) -> Result<Lease, StoreError> {
-        Ok(Lease { length: Duration::from_mins(1) })
+        if self.is_away.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("as the test wants it".to_owned()));
+        }
+        Ok(Lease { length: self.lease })
     }
 
     async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>, StoreError> {
@@ -135,8 +158,9 @@ impl Leases for Team {
         Ok(Vec::new())
     }
 
-    async fn lost_runs(&self, _: &[RunId]) -> Result<Vec<RunId>, StoreError> {
-        Ok(Vec::new())
+    async fn lost_runs(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
+        let takes_all = self.takes_all.load(Ordering::SeqCst);
+        Ok(if takes_all { run_ids.to_vec() } else { Vec::new() })
     }
 }
 

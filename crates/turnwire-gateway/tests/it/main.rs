@@ -23,6 +23,7 @@ mod custom_tools;
 mod disconnect;
 mod draining;
 mod durable_stream;
+mod ephemeral;
 mod failed_runs;
 mod fairness;
 mod faults;
