@@ -2,19 +2,19 @@
 //!
 //! A run is stored so that it outlives its client and its process. Some runs have nothing that could:
 //! nobody can retrieve them, they are cancelled when their client disconnects, which it does when
-//! the process dies, and they execute no tool, so that they leave no effect behind that somebody
-//! has to know of. Storing them would cost several commits each and prove nothing, and their
-//! clients have asked for them not to be stored.
+//! the process dies, and they have no tools to execute, so that they leave no effect behind that
+//! somebody has to know of. Storing them would cost several commits each and prove nothing, and
+//! their clients have asked for them not to be stored.
 //!
 //! Such a run has a journal like any other, and its client reads a projection of it. But it has one
 //! reader, the client that asked for it: nobody else finds the run by its ID, in a list or on
-//! another worker. So an event is forgotten when it is read, and a model that is faster than the
-//! client waits for it, as it would without anybody between them. A shutdown cannot hand the run
-//! over, and waits for it as long as it waits for tools.
+//! another worker. So an event is forgotten when it is read, and what a slow reader has not read yet
+//! is joined, because nobody has seen where one delta ends and the next begins. A shutdown cannot
+//! hand the run over, and waits for it as long as it waits for tools.
 
 use std::{
     collections::VecDeque,
-    mem,
+    mem::{self, Discriminant, discriminant},
     sync::{Arc, Mutex},
 };
 
@@ -22,17 +22,20 @@ use async_trait::async_trait;
 use futures::stream;
 use tokio::sync::Notify;
 use turnwire_contract::{
-    Approvals, EventStream, Journal, JournalError, JournalHead, RecordedEvent, RunEnd, RunId,
-    RunRequest, Seq, TenantId,
+    Approvals, Event, EventStream, Journal, JournalError, JournalHead, RecordedEvent, RunEnd,
+    RunId, RunRequest, Seq, TenantId,
 };
 
-use crate::{output::delta_of, sync::lock};
+use crate::{
+    output::{delta_mut, delta_of},
+    sync::lock,
+};
 
-/// A reader that is this many bytes behind is waited for.
-const MAX_UNREAD_BYTES: usize = 256 * 1024;
+/// Deltas are joined if this many events are unread.
+const MAX_UNREAD: usize = 256;
 
-/// Returns whether a run neither needs what is stored about others, nor executes tools, nor waits
-/// for people.
+/// Returns whether a run neither needs what is stored about others, nor has tools to execute, nor
+/// waits for people.
 pub(crate) fn needs_nothing_stored(request: &RunRequest) -> bool {
     request.conversation_id.is_none()
         && request.continues.is_none()
@@ -48,45 +51,56 @@ pub(crate) struct EphemeralJournal {
     unread: Mutex<Unread>,
     /// Notified when there is more to read.
     grown: Notify,
-    /// Notified when the reader has taken what there was, or is gone.
-    taken: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Unread {
     events: VecDeque<Arc<RecordedEvent>>,
-    n_bytes: usize,
     /// Sequence number of the last event, read or not.
     last: Seq,
     is_over: bool,
-    reader: ReaderState,
+    /// Whether nobody will read any more.
+    is_abandoned: bool,
 }
 
-#[derive(Debug, Default, PartialEq, Eq)]
-enum ReaderState {
-    #[default]
-    Expected,
-    Reading,
-    Gone,
-}
-
-impl EphemeralJournal {
-    /// Whether the reader is so far behind that the model has to wait.
-    pub(crate) fn is_full(&self) -> bool {
-        lock(&self.unread).n_bytes > MAX_UNREAD_BYTES
-    }
-
-    /// Waits until there is room for more.
-    pub(crate) async fn has_room(&self) {
-        loop {
-            // Registered before the check, so that no notification is missed.
-            let taken = self.taken.notified();
-            if !self.is_full() {
-                return;
-            }
-            taken.await;
+impl Unread {
+    fn push(&mut self, recorded: Arc<RecordedEvent>) {
+        let is_joined = self.events.len() >= MAX_UNREAD
+            && self.events.back_mut().is_some_and(|last| join(last, &recorded));
+        if !is_joined {
+            self.events.push_back(recorded);
         }
     }
+}
+
+/// Adds the delta of `next` to that of `last`, if both add to the same text. Returns whether they
+/// do.
+fn join(last: &mut Arc<RecordedEvent>, next: &RecordedEvent) -> bool {
+    let adds_to = adds_to(&next.event);
+    if adds_to.is_none() || adds_to != self::adds_to(&last.event) {
+        return false;
+    }
+    let last = Arc::make_mut(last);
+    (last.seq, last.at) = (next.seq, next.at);
+    if let (Some(text), Some(more)) = (delta_mut(&mut last.event), delta_of(&next.event)) {
+        text.push_str(more);
+    }
+    true
+}
+
+/// Returns which text a delta adds to.
+fn adds_to(event: &Event) -> Option<(Discriminant<Event>, &str)> {
+    let id = if let Event::ArgumentsAdded { call_id, .. } = event {
+        call_id.as_str()
+    } else if let Event::TextAdded { item_id, .. }
+    | Event::RefusalAdded { item_id, .. }
+    | Event::ReasoningAdded { item_id, .. } = event
+    {
+        item_id.as_str()
+    } else {
+        return None;
+    };
+    Some((discriminant(event), id))
 }
 
 #[async_trait]
@@ -96,17 +110,17 @@ impl Journal for EphemeralJournal {
         _tenant: &TenantId,
         batch: Vec<Arc<RecordedEvent>>,
     ) -> Result<(), JournalError> {
-        let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
-        let (first, last) = (Arc::clone(first), Arc::clone(last));
+        let Some(first) = batch.first() else { return Ok(()) };
         let mut unread = lock(&self.unread);
         if unread.is_over || first.seq != unread.last.next() {
             return Err(JournalError::Conflict { run_id: first.run_id.clone(), seq: first.seq });
         }
-        unread.last = last.seq;
-        unread.is_over = last.event.ends_the_run();
-        if unread.reader != ReaderState::Gone {
-            unread.n_bytes += batch.iter().map(|recorded| event_bytes(recorded)).sum::<usize>();
-            unread.events.extend(batch);
+        for recorded in batch {
+            unread.last = recorded.seq;
+            unread.is_over = recorded.event.ends_the_run();
+            if !unread.is_abandoned {
+                unread.push(recorded);
+            }
         }
         drop(unread);
         self.grown.notify_one();
@@ -124,13 +138,13 @@ impl Journal for EphemeralJournal {
         Ok(true)
     }
 
+    /// What was read is forgotten, so there is no second reader. The only one uses [`read`].
     async fn read(
         &self,
         _tenant: &TenantId,
         run_id: &RunId,
         _after: Seq,
     ) -> Result<EventStream, JournalError> {
-        // What was read is forgotten, so there is no second reader. The first one uses `read`.
         Err(JournalError::NotFound(run_id.clone()))
     }
 
@@ -146,7 +160,6 @@ impl Journal for EphemeralJournal {
 
 /// Returns the events of the run from its first one. To be called once.
 pub(crate) fn read(journal: &Arc<EphemeralJournal>) -> EventStream {
-    lock(&journal.unread).reader = ReaderState::Reading;
     let reader = Reader { journal: Arc::clone(journal), taken: VecDeque::new() };
     Box::pin(stream::unfold(Some(reader), |reader| async move {
         let mut reader = reader?;
@@ -170,16 +183,10 @@ impl Reader {
                 return recorded;
             }
             let grown = self.journal.grown.notified();
-            {
-                let mut unread = lock(&self.journal.unread);
-                // The empty queue goes back, so that both keep their room.
-                mem::swap(&mut unread.events, &mut self.taken);
-                unread.n_bytes = 0;
-            }
+            // The empty queue goes back, so that both keep their room.
+            mem::swap(&mut lock(&self.journal.unread).events, &mut self.taken);
             if self.taken.is_empty() {
                 grown.await;
-            } else {
-                self.journal.taken.notify_one();
             }
         }
     }
@@ -188,26 +195,15 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         let mut unread = lock(&self.journal.unread);
-        unread.reader = ReaderState::Gone;
+        unread.is_abandoned = true;
         unread.events = VecDeque::new();
-        unread.n_bytes = 0;
-        drop(unread);
-        self.journal.taken.notify_one();
     }
-}
-
-/// Estimates the size of an event in bytes. What is large and no delta, the run holds anyway.
-fn event_bytes(recorded: &RecordedEvent) -> usize {
-    size_of::<RecordedEvent>() + delta_of(&recorded.event).map_or(0, str::len)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use futures::{FutureExt, StreamExt};
-    use tokio::time::timeout;
-    use turnwire_contract::{Event, ItemId, RunOutcome, Timestamp, Usage};
+    use turnwire_contract::{ItemId, RunOutcome, Timestamp, Usage};
 
     use super::*;
 
@@ -261,30 +257,36 @@ mod tests {
         assert!(matches!(refused, Err(JournalError::Conflict { .. })));
     }
 
-    /// C13, C29: a client that does not read has a bounded number of bytes waiting for it; the
-    /// model waits until it reads, or is gone.
+    /// C13, C29, I9: a client that does not read delays nobody, and has a bounded number of events
+    /// and the text that it did not read waiting for it. It misses nothing of it.
     #[tokio::test]
-    async fn a_reader_that_is_behind_is_waited_for() {
-        for is_dropped in [false, true] {
-            let journal = Arc::new(EphemeralJournal::default());
-            let mut events = read(&journal);
-            let text = "x".repeat(1000);
-            let mut n_appended: u64 = 0;
-            while !journal.is_full() {
-                n_appended += 1;
-                journal.append(&tenant(), vec![said(n_appended, &text)]).await.unwrap();
-            }
-            assert!((100..300).contains(&n_appended), "{n_appended}");
-            assert!(journal.has_room().now_or_never().is_none());
-            if is_dropped {
-                drop(events);
-            } else {
-                events.next().await.unwrap().unwrap();
-            }
-            timeout(Duration::from_secs(10), journal.has_room()).await.unwrap();
-            journal.append(&tenant(), vec![said(n_appended + 1, &text)]).await.unwrap();
-            let n_waiting = lock(&journal.unread).events.len();
-            assert_eq!(n_waiting, usize::from(!is_dropped), "nothing is kept for nobody");
+    async fn what_a_slow_reader_has_not_read_is_joined() {
+        let journal = Arc::new(EphemeralJournal::default());
+        let events = read(&journal);
+        for seq in 1..=10_000 {
+            journal.append(&tenant(), vec![said(seq, "word ")]).await.unwrap();
         }
+        assert_eq!(lock(&journal.unread).events.len(), MAX_UNREAD);
+        let called = Event::ArgumentsAdded { call_id: "call_1".into(), text: "{".into() };
+        journal.append(&tenant(), vec![event(10_001, called)]).await.unwrap();
+        journal.append(&tenant(), vec![said(10_002, "other")]).await.unwrap();
+        let events: Vec<_> = events.take(MAX_UNREAD + 2).map(Result::unwrap).collect().await;
+        let text = |events: &[Arc<RecordedEvent>]| -> String {
+            events.iter().filter_map(|recorded| delta_of(&recorded.event)).collect()
+        };
+        assert_eq!(text(&events[..MAX_UNREAD]), "word ".repeat(10_000));
+        assert_eq!(events[MAX_UNREAD - 1].seq, Seq(10_000), "that of the last delta");
+        assert_eq!(text(&events[MAX_UNREAD..]), "{other", "they add to different texts");
+    }
+
+    /// C29: nothing is kept for a client that is gone.
+    #[tokio::test]
+    async fn nothing_is_kept_for_nobody() {
+        let journal = Arc::new(EphemeralJournal::default());
+        let events = read(&journal);
+        journal.append(&tenant(), vec![said(1, "a")]).await.unwrap();
+        drop(events);
+        journal.append(&tenant(), vec![said(2, "b")]).await.unwrap();
+        assert!(lock(&journal.unread).events.is_empty());
     }
 }

@@ -6,13 +6,20 @@ use std::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::RunId;
 
 use crate::sync::lock;
+
+/// How long a new run that needs the store to be there waits for it.
+const LEASE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Number of guards per run: one for each start, takeover or execution.
 type LocalRuns = Arc<Mutex<HashMap<RunId, usize>>>;
@@ -60,9 +67,11 @@ impl LeaseState {
         self.lease_end.get().map(watch::Sender::subscribe)
     }
 
-    /// Returns whether the lease is valid, or none is needed.
-    pub(crate) fn is_valid(&self) -> bool {
-        self.lease_end.get().is_none_or(|until| *until.borrow() > Instant::now())
+    /// Waits until the lease is valid, but not for long. Returns whether it is, or none is needed.
+    pub(crate) async fn becomes_valid(&self) -> bool {
+        let Some(mut lease_end) = self.lease_end() else { return true };
+        let is_valid = lease_end.wait_for(|until| *until > Instant::now());
+        timeout(LEASE_PATIENCE, is_valid).await.is_ok()
     }
 
     pub(crate) fn note_heard(&self, began: Instant) {

@@ -266,11 +266,6 @@ impl<'a> TurnRecorder<'a> {
         let mut n_taken = 0;
         let mut not_before = Instant::now();
         loop {
-            if let Some(journal) = self.run.full_journal()
-                && self.waiting.pause_for(journal.has_room()).await
-            {
-                return Ok(TurnOutcome::Stopped);
-            }
             // A model that was faster than the window is likely to be so again.
             if n_taken > 1 && self.waiting.pause_until(not_before).await {
                 return Ok(TurnOutcome::Stopped);

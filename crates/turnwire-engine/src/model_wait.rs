@@ -58,15 +58,6 @@ impl<'a> ModelWait<'a> {
             () = self.timer.as_mut() => false,
         }
     }
-
-    /// Waits until a slow reader has `room` for more. Returns whether the run stops meanwhile.
-    pub(crate) async fn pause_for(&mut self, room: impl Future<Output = ()>) -> bool {
-        tokio::select! {
-            biased;
-            () = &mut self.stopped => true,
-            () = room => false,
-        }
-    }
 }
 
 /// Completes at `end`. A timer that fires earlier, for an earlier part, is set again.

@@ -86,3 +86,15 @@ pub(crate) fn delta_of(event: &Event) -> Option<&str> {
     };
     Some(text)
 }
+
+/// Like [`delta_of`], to be changed.
+pub(crate) fn delta_mut(event: &mut Event) -> Option<&mut String> {
+    let (Event::TextAdded { text, .. }
+    | Event::RefusalAdded { text, .. }
+    | Event::ReasoningAdded { text, .. }
+    | Event::ArgumentsAdded { text, .. }) = event
+    else {
+        return None;
+    };
+    Some(text)
+}

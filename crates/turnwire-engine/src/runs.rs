@@ -560,8 +560,8 @@ pub struct StartOptions {
     /// Idempotency key of the request.
     pub key: Option<RequestKey>,
     /// Whether nobody can ask for the run once its client is gone: it is cancelled then, and cannot
-    /// be retrieved. If it also executes no tools, it is kept in memory only, and nobody finds it by
-    /// its ID.
+    /// be retrieved. If it also has no tools to execute, it is kept in memory only, and nobody finds
+    /// it by its ID.
     pub is_ephemeral: bool,
     /// Dropped when this process stops executing the run, for example a concurrency permit.
     pub permit: Option<Arc<dyn Any + Send + Sync>>,

@@ -77,6 +77,11 @@ impl Runs {
         self.leave_out_tools(&mut request);
         let run_id = RunId::new(parts.clock_and_ids.new_id("run"));
         let is_ephemeral = self.is_ephemeral(&request, &options);
+        if is_ephemeral && !self.0.leases.becomes_valid().await {
+            // What it uses and who asked for it could not be stored, so it waits like all others.
+            let away = "no heartbeat has succeeded for the length of a lease".to_owned();
+            return Err(StoreError::Unavailable(away).into());
+        }
         let _guard = (!is_ephemeral).then(|| self.track_local_run(&run_id));
         self.settings().policy.apply_to_request(&mut request);
         let users = QuotaSubjects::new(&request.tenant, request.asked_by.as_deref());
@@ -122,14 +127,11 @@ impl Runs {
     }
 
     /// Returns whether nothing of a run could outlive this process, so that it need not be stored.
-    /// While the store is away, the run is created in it all the same, which fails: what it uses
-    /// and who asked for it could not be stored either.
     fn is_ephemeral(&self, request: &RunRequest, options: &StartOptions) -> bool {
         options.is_ephemeral
             && options.key.is_none()
             && needs_nothing_stored(request)
             && self.is_durable()
-            && self.0.leases.is_valid()
     }
 
     /// Stores a new run. If the conversation's last run has ended and is being stored, waits for

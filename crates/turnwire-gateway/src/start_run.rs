@@ -51,6 +51,8 @@ impl App {
             if handle.is_ephemeral() && !is_recorded {
                 // Nothing but the log would ever say who asked.
                 handle.cancel();
+                let actor = caller.actor().map(|actor| &**actor);
+                app.runs().quotas().take_back(caller.tenant(), actor);
                 let away = StoreError::Unavailable("the audit log is away".to_owned());
                 return Err(ApiError::from(away));
             }

@@ -63,8 +63,8 @@ pub struct LiveRun {
     leave: CancellationToken,
     /// End of the lease. `None` means the run cannot be claimed by others.
     lease_end: Option<watch::Receiver<Instant>>,
-    /// The journal, if it is kept in memory although the store is durable.
-    ephemeral: Option<Arc<EphemeralJournal>>,
+    /// Whether it is kept in memory although the store is durable.
+    is_ephemeral: bool,
     stopped_by: OnceLock<Stop>,
     calls_at_work: Mutex<HashMap<CallId, CancellationToken>>,
     /// Serializes answers of people: each checks the state before it is recorded.
@@ -204,7 +204,7 @@ impl LiveRun {
             stop: CancellationToken::new(),
             leave: CancellationToken::new(),
             lease_end: None,
-            ephemeral: None,
+            is_ephemeral: false,
             stopped_by: OnceLock::new(),
             calls_at_work: Mutex::default(),
             resolving: tokio::sync::Mutex::default(),
@@ -240,8 +240,8 @@ impl LiveRun {
 
     /// Keeps the run in memory only. It needs no lease, and cannot be handed over.
     pub(crate) fn kept_in(mut self, journal: Arc<EphemeralJournal>) -> Self {
-        self.journal = journal.clone();
-        self.ephemeral = Some(journal);
+        self.journal = journal;
+        self.is_ephemeral = true;
         self.lease_end = None;
         self.leave = CancellationToken::new();
         self
@@ -250,12 +250,7 @@ impl LiveRun {
     /// Returns whether the run is kept in memory although the store is durable: other workers do not
     /// know it.
     pub(crate) fn is_ephemeral(&self) -> bool {
-        self.ephemeral.is_some()
-    }
-
-    /// Returns the journal if its only reader is too far behind.
-    pub(crate) fn full_journal(&self) -> Option<&EphemeralJournal> {
-        self.ephemeral.as_deref().filter(|journal| journal.is_full())
+        self.is_ephemeral
     }
 
     /// Also hands the run over when `everything` is cancelled.
@@ -410,7 +405,9 @@ impl LiveRun {
             // Another batch included this event and failed; the run is lost.
             return Err(self.lost_at(seq));
         };
-        committed.watches.append_begins();
+        if !self.is_ephemeral {
+            committed.watches.append_begins();
+        }
         let appended = match ending {
             None => self.journal.append(&self.tenant, batch.clone()).await.map(|()| false),
             Some(ending) => self.journal.append_end(&self.tenant, batch.clone(), *ending).await,

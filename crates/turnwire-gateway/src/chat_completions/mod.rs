@@ -203,7 +203,8 @@ async fn create(
         Err(failure) => {
             let has_acted = answer.failure_before_acting().is_none();
             let failed = FailedRun::new(&failure).after_acting(has_acted).with_key(has_key);
-            failed.run(handle.id()).into_response()
+            let failed = if handle.is_ephemeral() { failed } else { failed.run(handle.id()) };
+            failed.into_response()
         }
     })
 }

@@ -372,7 +372,9 @@ impl ResponsesSocket {
             cancels_with_client.then(|| CancelOnDrop::of(app.clone(), tenant.clone(), &handle));
         let mut frames = Box::pin(frames(Responses::new(self.profile), handle.events().await?));
         let (mut is_connected, mut is_finished) = (true, false);
-        self.last_sent().insert(id.clone(), None);
+        if !handle.is_ephemeral() {
+            self.last_sent().insert(id.clone(), None);
+        }
         let mut draining = Box::pin(app.draining());
         loop {
             let next = tokio::select! {
@@ -402,7 +404,9 @@ impl ResponsesSocket {
                 }
             }
             is_connected = is_connected && self.send(stream_id, &frame).await;
-            self.last_sent().insert(id.clone(), Some(frame.sequence_number));
+            if let Some(last_sent) = self.last_sent().get_mut(&id) {
+                *last_sent = Some(frame.sequence_number);
+            }
         }
         self.last_sent().remove(&id);
         drop(guard);

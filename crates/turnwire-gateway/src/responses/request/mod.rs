@@ -141,9 +141,10 @@ pub struct CreateResponse {
     /// Up to 16 key-value pairs. Keys have up to 64 characters, values up to 512.
     #[schema(required = false)]
     pub metadata: BTreeMap<String, String>,
-    /// Store the response, so that it can be retrieved and continued later. If false, and it needs
-    /// no tools of the server, nothing of it is written to the database, unless a retry could ask
-    /// for it (`Idempotency-Key`, `on_disconnect: "continue"`). Default: true.
+    /// Store the response, so that it can be retrieved and continued later. If false, nothing of it
+    /// is written to the database, unless it has tools of the server, a `conversation`, a stored
+    /// `previous_response_id`, an `Idempotency-Key` or `on_disconnect: "continue"`; it is then
+    /// deleted when the client has read it. Default: true.
     pub store: Option<bool>,
     /// Return the response at once and run it in the background. Requires `store`. Default: false.
     pub background: Option<bool>,
