@@ -54,6 +54,14 @@ def runs_with(mark):
     return native(f"?q={urllib.parse.quote(mark)}")["data"]
 
 
+def n_finished(outcome):
+    """How many runs of the gateway have ended like this."""
+    name = f'turnwire_runs_finished_total{{outcome="{outcome}"}} '
+    with urllib.request.urlopen(f"{BASE_URL}/metrics", timeout=20) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(int(float(line.removeprefix(name))) for line in lines if line.startswith(name))
+
+
 def unique():
     """A word that no other test uses, so that its run can be found."""
     return f"mark{uuid.uuid4().hex}"
