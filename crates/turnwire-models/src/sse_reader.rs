@@ -6,6 +6,9 @@
 //!
 //! The reader does no I/O, so that tests can split a stream at any byte.
 
+use std::mem;
+
+use memchr::memchr2;
 use thiserror::Error;
 
 /// Maximum length of a line.
@@ -47,10 +50,9 @@ impl SseReader {
             self.after_cr = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
-        while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
+        while let Some(end) = memchr2(b'\r', b'\n', bytes) {
             let (head, tail) = bytes.split_at(end);
-            self.extend_line(head)?;
-            self.end_line(frames)?;
+            self.end_line(head, frames)?;
             bytes = match tail {
                 [b'\r', b'\n', rest @ ..] | [_, rest @ ..] => rest,
                 [] => tail,
@@ -64,7 +66,7 @@ impl SseReader {
     pub(crate) fn finish(&mut self) -> Result<Option<Frame>, TooLong> {
         let mut frames = Vec::new();
         if !self.line.is_empty() {
-            self.end_line(&mut frames)?;
+            self.end_line(&[], &mut frames)?;
         }
         self.end_frame(&mut frames);
         Ok(frames.pop())
@@ -78,9 +80,17 @@ impl SseReader {
         Ok(())
     }
 
-    fn end_line(&mut self, frames: &mut Vec<Frame>) -> Result<(), TooLong> {
-        let line = std::mem::take(&mut self.line);
-        let mut line = line.as_slice();
+    /// Ends the line with `rest`, which is the whole of most lines.
+    fn end_line(&mut self, rest: &[u8], frames: &mut Vec<Frame>) -> Result<(), TooLong> {
+        if self.line.is_empty() && rest.len() <= MAX_LINE_BYTES {
+            return self.take_line(rest, frames);
+        }
+        self.extend_line(rest)?;
+        let line = mem::take(&mut self.line);
+        self.take_line(&line, frames)
+    }
+
+    fn take_line(&mut self, mut line: &[u8], frames: &mut Vec<Frame>) -> Result<(), TooLong> {
         if !self.past_first_line {
             self.past_first_line = true;
             line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
@@ -89,7 +99,10 @@ impl SseReader {
             self.end_frame(frames);
             return Ok(());
         }
-        self.take_field(&String::from_utf8_lossy(line))
+        match str::from_utf8(line) {
+            Ok(line) => self.take_field(line),
+            Err(_) => self.take_field(&String::from_utf8_lossy(line)),
+        }
     }
 
     fn take_field(&mut self, line: &str) -> Result<(), TooLong> {
@@ -114,8 +127,8 @@ impl SseReader {
     }
 
     fn end_frame(&mut self, frames: &mut Vec<Frame>) {
-        let frame = std::mem::take(&mut self.frame);
-        if std::mem::take(&mut self.has_data) {
+        let frame = mem::take(&mut self.frame);
+        if mem::take(&mut self.has_data) {
             frames.push(frame);
         }
     }

@@ -4,6 +4,7 @@
 //! answer that is not a stream gives a useful error, and nothing follows the end. The [`Dialect`]
 //! interprets the frames. No I/O happens here; [`crate::http`] supplies the bytes.
 
+use memchr::memchr;
 use serde::de::DeserializeOwned;
 use tracing::warn;
 use turnwire_contract::{ModelError, ModelPart};
@@ -258,7 +259,9 @@ fn clean(parts: Vec<ModelPart>) -> impl Iterator<Item = Translated> {
         | ModelPart::Reasoning(text)
         | ModelPart::CallArguments { text, .. } = &mut part
         {
-            text.retain(|c| c != '\0');
+            if memchr(0, text.as_bytes()).is_some() {
+                text.retain(|c| c != '\0');
+            }
             if text.is_empty() {
                 return None;
             }

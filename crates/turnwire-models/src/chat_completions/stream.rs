@@ -3,8 +3,8 @@
 //! `finish_reason` is reported at the end of the stream, not when it arrives: the usage follows it,
 //! and some servers send more text (`finish_twice_and_more.sse`).
 
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, value::RawValue};
 use turnwire_contract::{Finish, ModelPart, Usage};
 
 use super::calls::{CallDelta, Calls, FunctionDelta};
@@ -36,8 +36,11 @@ impl ChatStream {
         // Some servers repeat the whole message in the last chunk, and some send only that chunk
         // (`message_in_last_chunk.sse`).
         let message = choice.message.filter(|_| !self.has_content);
-        for delta in choice.delta.into_iter().chain(message) {
+        if let Some(delta) = choice.delta {
             self.take_delta(delta, parts);
+        }
+        if let Some(message) = message {
+            self.take_delta(*message, parts);
         }
         let reason = choice.finish_reason.filter(|reason| !reason.is_empty());
         self.finish_reason = self.finish_reason.take().or(reason);
@@ -53,14 +56,12 @@ impl ChatStream {
             _ => {}
         }
         parts.extend(delta.refusal.filter(|text| !text.is_empty()).map(ModelPart::Refusal));
-        let legacy = delta.function_call.map(|function| CallDelta {
-            index: Some(0),
-            id: None,
-            function: Some(function),
-            custom: None,
-        });
-        for call in delta.tool_calls.into_iter().flatten().chain(legacy) {
+        for call in delta.tool_calls.into_iter().flatten() {
             self.calls.add(call, parts);
+        }
+        if let Some(function) = delta.function_call {
+            let (index, function) = (Some(0), Some(*function));
+            self.calls.add(CallDelta { index, function, ..CallDelta::default() }, parts);
         }
         self.has_content |= parts.len() > before || !self.calls.is_empty();
     }
@@ -102,7 +103,7 @@ impl Dialect for ChatStream {
             self.take_choice(choice, parts);
         }
         if let Some(usage) = chunk.usage {
-            self.take_usage(usage, parts);
+            self.take_usage(*usage, parts);
         }
         Ok(Flow::More)
     }
@@ -135,19 +136,21 @@ impl Dialect for ChatStream {
 #[derive(Debug, Deserialize)]
 pub(super) struct Chunk {
     choices: Option<Vec<ChoiceBody>>,
-    usage: Option<UsageBody>,
+    // What only the last chunk has, or only some servers send, is boxed here and below, because
+    // every chunk is moved several times.
+    usage: Option<Box<UsageBody>>,
     error: Option<Value>,
-    object: Option<Value>,
+    #[serde(default, rename = "object", deserialize_with = "is_error")]
+    is_error: bool,
     message: Option<Value>,
     code: Option<Value>,
 }
 
 impl Chunk {
     fn parsed_error(&self) -> Option<ParsedError> {
-        let marked = self.object.as_ref().is_some_and(|object| object == "error");
         match &self.error {
             Some(error) if !error.is_null() => Some(ParsedError::of(error.clone())),
-            _ if marked => Some(ParsedError::of(
+            _ if self.is_error => Some(ParsedError::of(
                 serde_json::json!({ "message": self.message, "code": self.code }),
             )),
             _ => None,
@@ -155,11 +158,16 @@ impl Chunk {
     }
 }
 
+/// Whether the `object` of a chunk is `error`. Most chunks say something else there.
+fn is_error<'de, D: Deserializer<'de>>(object: D) -> Result<bool, D::Error> {
+    Ok(<&RawValue>::deserialize(object)?.get() == "\"error\"")
+}
+
 #[derive(Debug, Deserialize)]
 struct ChoiceBody {
     index: Option<i64>,
     delta: Option<Delta>,
-    message: Option<Delta>,
+    message: Option<Box<Delta>>,
     finish_reason: Option<String>,
     logprobs: Option<LogprobsBody>,
 }
@@ -176,7 +184,7 @@ struct Delta {
     reasoning_content: Option<String>,
     refusal: Option<String>,
     tool_calls: Option<Vec<CallDelta>>,
-    function_call: Option<FunctionDelta>,
+    function_call: Option<Box<FunctionDelta>>,
 }
 
 /// Mistral sends the content of reasoning models as a list.
