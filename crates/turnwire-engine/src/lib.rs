@@ -78,6 +78,7 @@ mod tool_result;
 mod tool_try;
 pub mod toolbox;
 mod trace_context;
+mod when_woken;
 mod work_time;
 
 pub use access::{Access, AccessRules, Requester, ServerAccess};
@@ -99,3 +100,4 @@ pub use runs::{DeleteError, EngineParts, RunHandle, Runs, StartError, StartOptio
 pub use settings::EngineSettings;
 pub use tool_try::{ListedTool, one_call};
 pub use toolbox::{Toolbox, ToolboxError};
+pub use when_woken::WhenWoken;

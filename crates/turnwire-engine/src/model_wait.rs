@@ -6,13 +6,13 @@ use futures::{FutureExt, future::BoxFuture};
 use tokio::time::{Instant, Sleep, sleep_until};
 use turnwire_contract::Limits;
 
-use crate::{deadline::later, live_run::LiveRun};
+use crate::{deadline::later, live_run::LiveRun, when_woken::WhenWoken};
 
 /// Waits for the model, up to its timeouts or a stop. What ends the wait is registered once per
 /// answer, not for every part.
 pub(crate) struct ModelWait<'a> {
     /// Completes on a stop and on a handover, after which the next worker repeats the turn.
-    stopped: BoxFuture<'a, ()>,
+    stopped: WhenWoken<BoxFuture<'a, ()>>,
     /// Fires at or before the end of the current wait.
     timer: Pin<Box<Sleep>>,
     deadline: Instant,
@@ -30,7 +30,7 @@ impl<'a> ModelWait<'a> {
             }
         };
         let timer = Box::pin(sleep_until(deadline.min(later(now, silence))));
-        Self { stopped: stopped.boxed(), timer, deadline, silence }
+        Self { stopped: WhenWoken::new(stopped.boxed()), timer, deadline, silence }
     }
 
     /// Only the model future is dropped, never an append.

@@ -24,6 +24,7 @@ use crate::{
     run_context::{DriveOutcome, RunContext, StepOutcome},
     run_state::{INTERRUPTED, Step},
     tool_call::execute_call,
+    when_woken::WhenWoken,
 };
 
 /// Executes `run` from its current state to its end, or to a point where another worker can
@@ -44,17 +45,19 @@ pub(crate) async fn drive(
         done.cancel();
         outcome
     };
-    // A panic outside the steps ends the run in the same way.
-    let expiring = AssertUnwindSafe(run.expire_unanswered(&done)).catch_unwind().boxed();
-    let expiring = async {
-        if expiring.await.is_err() {
-            run.stop(Stop::Panicked);
+    let beside = async {
+        let expiring = AssertUnwindSafe(run.expire_unanswered(&done)).catch_unwind();
+        tokio::select! {
+            // A panic outside the steps ends the run in the same way.
+            expired = expiring => {
+                if expired.is_err() {
+                    run.stop(Stop::Panicked);
+                }
+            }
+            never = run.enforce_time_limit() => match never {},
         }
     };
-    let outcome = tokio::select! {
-        (outcome, ()) = join(steps, expiring) => outcome,
-        never = run.enforce_time_limit() => match never {},
-    };
+    let (outcome, ()) = join(steps, WhenWoken::new(beside.boxed())).await;
     let outcome = match outcome {
         Ok(Err(JournalError::Rejected { reason, .. })) => {
             error!(reason, "event rejected by the journal, run ends");

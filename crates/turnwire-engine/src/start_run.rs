@@ -273,8 +273,9 @@ impl Runs {
         };
         let run_guard = (!run.is_ephemeral()).then(|| self.track_local_run(run.id()));
         let runs = self.clone();
-        self.0.tasks.spawn(async move {
-            let driven = Box::pin(drive(&run, &context)).await;
+        // Boxed, because the runtime moves a task's future several times.
+        self.0.tasks.spawn(Box::pin(async move {
+            let driven = drive(&run, &context).await;
             // Connections with secrets of the run are closed before it can be executed again.
             drop(context);
             {
@@ -287,7 +288,7 @@ impl Runs {
             run.mark_persisted();
             let _ = done.send(runs.after(&run, driven).await);
             drop((run_guard, permit));
-        });
+        }));
         handle
     }
 

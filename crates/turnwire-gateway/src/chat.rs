@@ -12,14 +12,15 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode},
     response::{IntoResponse, Response as HttpResponse},
 };
-use futures::{TryStreamExt, future::ready};
+use futures::TryStreamExt;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
 use turnwire_contract::{Approvals, ConversationId, Event, EventStream, RunId, Scope, Seq};
 use turnwire_engine::StartOptions;
 use turnwire_surfaces::{
-    Answer, ChatAnswer, ChatStream, ChatStreamFrame, ChatStreamOptions, Cursor, WithCursors,
+    Answer, ChatAnswer, ChatStream, ChatStreamFrame, ChatStreamOptions, Cursor, FrameAt,
+    WithCursors,
 };
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -260,12 +261,11 @@ fn stream_of(
     // Lets a client cancel or follow the run before its first frame.
     let name = HeaderValue::try_from(run_id.as_str());
     let frames = watched_frames(WithCursors::new(ChatStream::new(options)), events, seen);
-    let frames = frames.try_filter_map(move |(_, placed)| {
-        let id = Some(format!("{run_id}:{}", placed.cursor));
-        let frame = SseFrame { event: None, id, data: placed.frame.data() };
-        ready(Ok(placed.cursor.is_after(after).then(|| frame.bytes())))
+    let mut response = event_stream(app, frames, move |out, (_, FrameAt { cursor, frame })| {
+        if cursor.is_after(after) {
+            SseFrame::begin(out).id(format_args!("{run_id}:{cursor}")).json(&frame);
+        }
     });
-    let mut response = event_stream(app, frames);
     if let Ok(name) = name {
         response.headers_mut().insert(RUN_ID, name);
     }

@@ -18,13 +18,14 @@ use std::{
 
 use axum::{body::Body, extract::Request, middleware::Next, response::Response};
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::{
     net::TcpStream,
     time::{Instant, sleep},
 };
 use tracing::{debug, warn};
+use turnwire_engine::WhenWoken;
 
 use crate::{admission::Permit, auth::Validity, sync::lock};
 
@@ -207,8 +208,8 @@ struct BodyState {
     has_begun: bool,
     /// Of the key of the request. `None` if it cannot be revoked.
     validity: Option<Validity>,
-    /// Completes when the key is revoked or expires. Created when the body first waits.
-    key_ended: Option<BoxFuture<'static, ()>>,
+    /// Completes when the key is revoked or expires. Created when a second piece is asked for.
+    key_ended: Option<WhenWoken<BoxFuture<'static, ()>>>,
 }
 
 impl fmt::Debug for BodyState {
@@ -237,15 +238,17 @@ impl BodyState {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         self.handed_over = None;
-        let Some((body, _)) = &mut self.body else {
+        if self.body.is_none() {
             return Poll::Ready(Some(Err(axum::Error::new(WriteTimeout))));
-        };
+        }
         // What is complete at once is not cut: it may be the new key in place of the old one.
         let has_begun = std::mem::replace(&mut self.has_begun, true);
-        if has_begun && self.validity.as_ref().is_some_and(Validity::has_ended) {
+        if has_begun && self.poll_key_ended(cx).is_ready() {
             return self.end_with_key();
         }
-        if self.rest.is_empty() {
+        if self.rest.is_empty()
+            && let Some((body, _)) = &mut self.body
+        {
             match Pin::new(body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => self.rest = data,
@@ -269,8 +272,8 @@ impl BodyState {
 
     fn poll_key_ended(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(validity) = &self.validity else { return Poll::Pending };
-        let ended = self.key_ended.get_or_insert_with(|| Box::pin(validity.clone().ended()));
-        ended.as_mut().poll(cx)
+        let ended = || WhenWoken::new(validity.clone().ended().boxed());
+        self.key_ended.get_or_insert_with(ended).poll_unpin(cx)
     }
 
     /// Drops the rest of the body, because the key of the request is no longer valid.

@@ -148,9 +148,10 @@ async fn read(
         }
         Some(Live::Sse) => {
             let events = rest_of(&app, &caller, &run_id, &head, after, true).await?;
-            let frames = sse_frames(events, after, head, cursor);
+            let pages = sse_pages(events, after, head);
+            let write = move |out: &mut Vec<u8>, page: Page| write_page(out, &page, cursor);
             let quietly = EarlyEnd { closing: Some(Bytes::new()), journal_lost: Bytes::new() };
-            Ok(event_stream_with(&app, frames, quietly))
+            Ok(event_stream_with(&app, pages, write, quietly))
         }
     }
 }
@@ -290,14 +291,12 @@ impl Page {
     }
 }
 
-/// A `data` frame for every batch of events, each followed by a `control` frame. `head` was the end
-/// of the journal when the request came.
-fn sse_frames(
+/// The batches of events for a stream. `head` was the end of the journal when the request came.
+fn sse_pages(
     events: EventStream,
     after: Seq,
     head: JournalHead,
-    cursor: u64,
-) -> impl Stream<Item = Result<Bytes, JournalError>> + Send + 'static {
+) -> impl Stream<Item = Result<Page, JournalError>> + Send + 'static {
     let has_everything = after == head.last;
     let is_closed = has_everything && head.is_over;
     let batches = events.ready_chunks(MAX_EVENTS_PER_FRAME).map(move |batch| {
@@ -305,28 +304,25 @@ fn sse_frames(
         for recorded in batch {
             page.add(&*recorded?);
         }
-        let mut bytes = frame("data", page.json());
-        let is_up_to_date = page.next >= head.last;
-        bytes.extend_from_slice(&control(page.next, is_up_to_date, page.is_closed, cursor));
-        Ok(Bytes::from(bytes))
+        page.is_up_to_date = page.is_closed || page.next >= head.last;
+        Ok(page)
     });
     // A reader that has everything is told so at once.
-    let greeting = has_everything.then(|| Ok(control(after, true, is_closed, cursor).into()));
-    stream::iter(greeting).chain(batches)
+    let greeting = Page { next: after, is_up_to_date: true, is_closed, ..Page::default() };
+    stream::iter(has_everything.then_some(Ok(greeting))).chain(batches)
 }
 
-fn control(next: Seq, up_to_date: bool, is_closed: bool, cursor: u64) -> Vec<u8> {
-    let control = Control {
-        stream_next_offset: offset(next),
-        stream_cursor: (!is_closed).then(|| cursor.to_string()),
-        up_to_date: up_to_date || is_closed,
-        stream_closed: is_closed,
-    };
-    frame("control", wire_json(&control))
-}
-
-fn frame(event: &'static str, data: String) -> Vec<u8> {
-    SseFrame { event: Some(event), id: None, data }.bytes().to_vec()
+/// Writes a `data` frame with the events of a page, if there are any, and a `control` frame.
+fn write_page(out: &mut Vec<u8>, page: &Page, cursor: u64) {
+    if !page.events.is_empty() {
+        SseFrame::begin(out).event("data").data(&page.json());
+    }
+    SseFrame::begin(out).event("control").json(&Control {
+        stream_next_offset: offset(page.next),
+        stream_cursor: (!page.is_closed).then(|| cursor.to_string()),
+        up_to_date: page.is_up_to_date,
+        stream_closed: page.is_closed,
+    });
 }
 
 /// The offset after the event with this seq.

@@ -11,7 +11,6 @@ use turnwire_contract::{
     ConversationId, ListedStatus, RunFilter, RunId, RunQuery, RunSummary, StoreError, Timestamp,
 };
 use turnwire_engine::RunChange;
-use turnwire_surfaces::wire_json;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -217,12 +216,8 @@ fn unknown_place(query: &RunQuery) -> ApiError {
 )]
 async fn changes(State(app): State<App>, caller: Caller) -> Result<HttpResponse, ApiError> {
     let changes = app.runs().changes(caller.tenant()).await?;
-    let frames = changes.map(|change| {
-        let (event, data) = match change {
-            RunChange::Run(run) => ("run", wire_json(&RunLine::from(&*run))),
-            RunChange::Missed => ("missed", "{}".to_owned()),
-        };
-        Ok(SseFrame { event: Some(event), id: None, data }.bytes())
-    });
-    Ok(event_stream(&app, frames))
+    Ok(event_stream(&app, changes.map(Ok), |out, change| match change {
+        RunChange::Run(run) => SseFrame::begin(out).event("run").json(&RunLine::from(&*run)),
+        RunChange::Missed => SseFrame::begin(out).event("missed").data("{}"),
+    }))
 }

@@ -3,7 +3,7 @@
 //! The events are those of the journal, unchanged. A client that joins late requests a snapshot
 //! first and then only the events after it.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{
     extract::State,
@@ -13,7 +13,7 @@ use axum::{
 use bytes::Bytes;
 use futures::{
     StreamExt, TryStreamExt,
-    future::{BoxFuture, pending, ready},
+    future::{BoxFuture, Either, pending, ready},
     stream,
 };
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     ApiError, App, Caller, Json, OrNotFound, PathParams, QueryParams,
-    sse::{SseFrame, event_stream, with_heartbeat},
+    sse::{SseFrame, body_of_lines, event_stream},
     streaming::{cursor_ahead, follow_while_it_runs},
 };
 
@@ -204,24 +204,19 @@ pub(crate) async fn stream_events(
         let events = events.take_while(|read| ready(read.is_ok()));
         let lines = events.filter_map(|read| ready(read.ok())).map(|recorded| line(&*recorded));
         let lines = lines.take_until(Box::pin(app.draining()));
-        let open = app.metrics().stream("ndjson");
-        let lines = stream::iter(first).chain(lines);
-        let body = with_heartbeat_of_lines(lines, app.options().heartbeat);
-        let body = body.inspect(move |_| {
-            let _ = &open;
-        });
+        let body = body_of_lines(app, stream::iter(first).chain(lines));
         let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON))];
-        return Ok((content_type, axum::body::Body::from_stream(body)).into_response());
+        return Ok((content_type, body).into_response());
     }
-    let first = first.map(|snapshot| {
-        let id = Some(snapshot.last_seq.to_string());
-        SseFrame { event: Some("snapshot"), id, data: wire_json(&snapshot) }.bytes()
-    });
-    let frames = events.map_ok(|recorded| {
-        SseFrame { event: None, id: Some(recorded.seq.to_string()), data: wire_json(&*recorded) }
-            .bytes()
-    });
-    Ok(event_stream(app, stream::iter(first.map(Ok)).chain(frames)))
+    let frames = stream::iter(first.map(|snapshot| Ok(Either::Left(snapshot))))
+        .chain(events.map_ok(Either::Right));
+    Ok(event_stream(app, frames, |out, frame| match frame {
+        Either::Left(snapshot) => {
+            let frame = SseFrame::begin(out).event("snapshot").id(snapshot.last_seq);
+            frame.json(&snapshot);
+        }
+        Either::Right(recorded) => SseFrame::begin(out).id(recorded.seq).json(&*recorded),
+    }))
 }
 
 /// Data of a frame in the event stream of a run.
@@ -251,15 +246,6 @@ pub(crate) enum RunRow {
 pub(crate) struct SnapshotRow {
     /// State of the run.
     snapshot: RunSnapshot,
-}
-
-/// Uses empty lines as heartbeats, because NDJSON has no comments.
-fn with_heartbeat_of_lines(
-    lines: impl futures::Stream<Item = Bytes> + Send + 'static,
-    silence: Duration,
-) -> impl futures::Stream<Item = Result<Bytes, std::convert::Infallible>> {
-    with_heartbeat(lines, silence)
-        .map(|bytes| Ok(if bytes.starts_with(b":") { Bytes::from_static(b"\n") } else { bytes }))
 }
 
 fn line(value: &impl Serialize) -> Bytes {

@@ -9,6 +9,7 @@ use axum::{
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
+use futures::FutureExt;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -16,7 +17,7 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    time::{Instant, interval, sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
@@ -27,6 +28,7 @@ use tower_http::{
 };
 use tracing::{debug, error, info, warn};
 use turnwire_contract::StoreError;
+use turnwire_engine::WhenWoken;
 
 use crate::{
     ApiError, App, access_log,
@@ -204,7 +206,9 @@ impl ConnectionTask {
         let close = slot.close().clone();
         tokio::select! {
             biased;
-            () = close.cancelled() => debug!("connection closed to make room for another"),
+            () = WhenWoken::new(close.cancelled().boxed()) => {
+                debug!("connection closed to make room for another");
+            }
             () = self.until_it_ends(stream, slot) => {}
         }
     }
@@ -220,7 +224,9 @@ impl ConnectionTask {
         let service = TowerToHyperService::new(service);
         let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut serving = pin!(serving);
-        let mut look_at = interval(look_every(&times));
+        let mut closing = WhenWoken::new(app.closing().cancelled().boxed());
+        let look_every = look_every(&times);
+        let mut look = WhenWoken::new(Box::pin(sleep(look_every)));
         let mut leaving_since: Option<Instant> = None;
         loop {
             tokio::select! {
@@ -230,11 +236,12 @@ impl ConnectionTask {
                     }
                     return;
                 }
-                () = app.closing().cancelled(), if leaving_since.is_none() => {
+                () = &mut closing, if leaving_since.is_none() => {
                     leaving_since = Some(Instant::now());
                     serving.as_mut().graceful_shutdown();
                 }
-                _ = look_at.tick() => {
+                () = &mut look => {
+                    look = WhenWoken::new(Box::pin(sleep(look_every)));
                     let (verdict, n_dropped) = open.check(&times, slot.is_known());
                     (0..n_dropped).for_each(|_| app.metrics().limit_reached(WRITE_TIMEOUT));
                     match (verdict, leaving_since) {

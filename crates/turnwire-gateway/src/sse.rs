@@ -6,6 +6,8 @@
 //! heartbeat of one line, which every client skips.
 
 use std::{
+    fmt::Display,
+    io::Write,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -16,18 +18,16 @@ use axum::{
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
-use bytes::{Bytes, BytesMut};
-use futures::{
-    FutureExt, Stream, StreamExt,
-    future::{BoxFuture, Pending, ready},
-    stream::BoxStream,
-};
+use bytes::Bytes;
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
 use memchr::memchr2;
+use serde::Serialize;
 use tokio::time::{Instant, Sleep, sleep};
 use turnwire_contract::JournalError;
-use turnwire_engine::RunHandle;
+use turnwire_engine::{RunHandle, WhenWoken};
+use turnwire_surfaces::wire_json::write_wire_json;
 
-use crate::app::App;
+use crate::{app::App, metrics::OpenStream};
 
 const PING: &[u8] = b": ping\n";
 /// Last line of a stream whose run continues: makes clients that reconnect by themselves do so
@@ -37,49 +37,58 @@ const COME_BACK: &[u8] = b"retry: 100\n";
 const COME_BACK_AFTER_LOSS: &[u8] =
     b": the journal cannot be read right now; resume later\nretry: 1000\n";
 
-/// One frame.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SseFrame {
-    /// Name of the event, if the surface names its events. Never taken from client input.
-    pub event: Option<&'static str>,
-    /// Cursor to resume from, if the surface has cursors.
-    pub id: Option<String>,
-    /// The data, usually one line.
-    pub data: String,
+/// Writes one frame to the end of a buffer: the name of the event and the ID, if the surface has
+/// them, and then the data, which ends the frame.
+#[derive(Debug)]
+pub struct SseFrame<'a> {
+    out: &'a mut Vec<u8>,
 }
 
-impl SseFrame {
-    /// A frame that has only data.
-    pub fn data(data: String) -> Self {
-        Self { data, ..Self::default() }
+impl<'a> SseFrame<'a> {
+    pub fn begin(out: &'a mut Vec<u8>) -> Self {
+        Self { out }
     }
 
-    /// The bytes of the frame.
-    pub fn bytes(&self) -> Bytes {
-        let mut text = String::with_capacity(self.data.len() + 96);
-        if let Some(event) = self.event {
-            push_line(&mut text, "event: ", event);
-        }
-        if let Some(id) = &self.id {
-            push_line(&mut text, "id: ", id);
-        }
-        if memchr2(b'\n', b'\r', self.data.as_bytes()).is_none() {
-            push_line(&mut text, "data: ", &self.data);
+    /// With the name of the event, which is never taken from client input.
+    pub fn event(self, name: &'static str) -> Self {
+        self.line("event", name.as_bytes())
+    }
+
+    /// With a cursor to resume from.
+    pub fn id(self, id: impl Display) -> Self {
+        // Writing to a vector cannot fail.
+        let _ = writeln!(self.out, "id: {id}");
+        self
+    }
+
+    /// Ends the frame with `value` as JSON, which contains no raw line breaks.
+    pub fn json(self, value: &impl Serialize) {
+        self.out.extend_from_slice(b"data: ");
+        write_wire_json(self.out, value);
+        self.out.extend_from_slice(b"\n\n");
+    }
+
+    /// Ends the frame with `data`, usually one line.
+    pub fn data(self, data: &str) {
+        let frame = if memchr2(b'\n', b'\r', data.as_bytes()).is_none() {
+            self.line("data", data.as_bytes())
         } else {
-            // Not JSON, which contains no raw line breaks.
-            for line in self.data.split(['\n', '\r']) {
-                push_line(&mut text, "data: ", line);
-            }
+            data.split(['\n', '\r']).fold(self, |frame, line| frame.line("data", line.as_bytes()))
+        };
+        frame.out.push(b'\n');
+    }
+
+    fn line(self, field: &str, value: &[u8]) -> Self {
+        for part in [field.as_bytes(), b": ", value, b"\n"] {
+            self.out.extend_from_slice(part);
         }
-        text.push('\n');
-        Bytes::from(text)
+        self
     }
 }
 
-fn push_line(text: &mut String, name: &str, value: &str) {
-    text.push_str(name);
-    text.push_str(value);
-    text.push('\n');
+/// The frame that tells clients of OpenAI's APIs that nothing follows.
+pub(crate) fn write_done(out: &mut Vec<u8>) {
+    SseFrame::begin(out).data("[DONE]");
 }
 
 /// The last bytes of a stream that ends before its run does.
@@ -105,146 +114,140 @@ impl EarlyEnd {
     }
 }
 
-/// A response that streams `frames`, with heartbeats. If it ends before the run does, the client is
-/// told to reconnect.
-pub(crate) fn event_stream(
-    app: &App,
-    frames: impl Stream<Item = Result<Bytes, JournalError>> + Send + 'static,
-) -> Response {
-    event_stream_with(app, frames, EarlyEnd::RECONNECT)
-}
-
-/// Like [`event_stream`], with other last bytes.
-pub(crate) fn event_stream_with(
-    app: &App,
-    frames: impl Stream<Item = Result<Bytes, JournalError>> + Send + 'static,
-    early_end: EarlyEnd,
-) -> Response {
-    let EarlyEnd { closing, journal_lost } = early_end;
-    let pieces = frames.map(move |frame| match frame {
-        Ok(frame) => Piece::Frame(frame),
-        Err(_) => Piece::Last(Ok(journal_lost.clone())),
-    });
-    body_of(app, pieces, closing.map(Ok))
-}
-
 /// A stream that cannot go on. Its connection breaks, so that the client knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the stream ends before the run does")]
 pub(crate) struct BrokenStream;
 
+/// A response that streams `items`, written by `write`, with heartbeats. If it ends before the run
+/// does, the client is told to reconnect.
+pub(crate) fn event_stream<T>(
+    app: &App,
+    items: impl Stream<Item = Result<T, JournalError>> + Send + 'static,
+    write: impl FnMut(&mut Vec<u8>, T) + Send + Unpin + 'static,
+) -> Response {
+    event_stream_with(app, items, write, EarlyEnd::RECONNECT)
+}
+
+/// Like [`event_stream`], with other last bytes.
+pub(crate) fn event_stream_with<T>(
+    app: &App,
+    items: impl Stream<Item = Result<T, JournalError>> + Send + 'static,
+    write: impl FnMut(&mut Vec<u8>, T) + Send + Unpin + 'static,
+    early_end: EarlyEnd,
+) -> Response {
+    let EarlyEnd { closing, journal_lost } = early_end;
+    let items = items.map(move |item| item.map_err(|_| Ok(journal_lost.clone())));
+    body_of(app, items, write, closing.map(Ok))
+}
+
 /// Like [`event_stream`], for clients that take the end of a stream for the end of the run: if it
 /// ends before the run does, the connection breaks.
-pub(crate) fn breaking_event_stream(
+pub(crate) fn breaking_event_stream<T>(
     app: &App,
-    frames: impl Stream<Item = Result<Bytes, BrokenStream>> + Send + 'static,
+    items: impl Stream<Item = Result<T, BrokenStream>> + Send + 'static,
+    write: impl FnMut(&mut Vec<u8>, T) + Send + Unpin + 'static,
 ) -> Response {
-    let pieces = frames.map(|frame| match frame {
-        Ok(frame) => Piece::Frame(frame),
-        Err(broken) => Piece::Last(Err(broken)),
-    });
-    body_of(app, pieces, Some(Err(BrokenStream)))
+    body_of(app, items.map(|item| item.map_err(Err)), write, Some(Err(BrokenStream)))
 }
 
-fn body_of(
+fn body_of<T>(
     app: &App,
-    pieces: impl Stream<Item = Piece> + Send + 'static,
-    closing: Option<Result<Bytes, BrokenStream>>,
+    items: impl Stream<Item = Result<T, LastChunk>> + Send + 'static,
+    write: impl FnMut(&mut Vec<u8>, T) + Send + Unpin + 'static,
+    closing: Option<LastChunk>,
 ) -> Response {
-    let open = app.metrics().stream("sse");
-    let end = closing.map(|closing| (app.draining(), closing));
-    let chunks = Chunks::new(pieces, app.options().heartbeat, end);
-    response(Body::from_stream(chunks.inspect(move |_| {
-        let _ = &open;
-    })))
-}
-
-fn response(body: Body) -> Response {
+    let chunks = Chunks {
+        end: closing.map(|closing| (WhenWoken::new(app.draining().boxed()), closing)),
+        _open: Some(app.metrics().stream("sse")),
+        ..Chunks::new(items, write, app.options().heartbeat, PING)
+    };
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         // Disables buffering in nginx.
         (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
-    (headers, body).into_response()
+    (headers, Body::from_stream(chunks)).into_response()
 }
 
-/// `frames`, and a comment after every `silence` without one.
-pub fn with_heartbeat(
-    frames: impl Stream<Item = Bytes> + Send + 'static,
-    silence: Duration,
-) -> impl Stream<Item = Bytes> + Send {
-    let never: Option<(Pending<()>, _)> = None;
-    let chunks = Chunks::new(frames.map(Piece::Frame), silence, never);
-    chunks.filter_map(|chunk| ready(chunk.ok()))
-}
-
-/// What a chunk is made of.
-#[derive(Debug)]
-enum Piece {
-    Frame(Bytes),
-    /// Nothing follows.
-    Last(Result<Bytes, BrokenStream>),
+/// A body of `lines`, and an empty line after every `silence` without one, because NDJSON has no
+/// comments.
+pub(crate) fn body_of_lines(app: &App, lines: impl Stream<Item = Bytes> + Send + 'static) -> Body {
+    let lines = lines.map(Ok);
+    let write = |out: &mut Vec<u8>, line: Bytes| out.extend_from_slice(&line);
+    let chunks = Chunks {
+        _open: Some(app.metrics().stream("ndjson")),
+        ..Chunks::new(lines, write, app.options().heartbeat, b"\n")
+    };
+    Body::from_stream(chunks)
 }
 
 /// A chunk with this many bytes is not made larger.
 const CHUNK_BYTES: usize = 64 * 1024;
+/// Room for the frames of most events.
+const FRAME_BYTES: usize = 512;
+
+/// The last chunk of a stream that ends early.
+type LastChunk = Result<Bytes, BrokenStream>;
 
 /// The chunks of a body. All frames that are ready become one chunk, and so one write; none is held
 /// back for those that follow. A chunk has whole frames only.
 ///
 /// The timer for the heartbeat is not set again for every chunk: when it fires, it is set to the
 /// time that is due by then.
-struct Chunks {
-    pieces: BoxStream<'static, Piece>,
+struct Chunks<S, W> {
+    items: Pin<Box<S>>,
+    write: W,
     /// The last chunk, if it is known.
-    last: Option<Result<Bytes, BrokenStream>>,
+    last: Option<LastChunk>,
     is_over: bool,
     /// Completes when the streams of the server end, with the last chunk for that.
-    end: Option<(BoxFuture<'static, ()>, Result<Bytes, BrokenStream>)>,
+    end: Option<(WhenWoken<BoxFuture<'static, ()>>, LastChunk)>,
+    heartbeat: &'static [u8],
     silence: Duration,
     silent_since: Instant,
     timer: Pin<Box<Sleep>>,
+    /// Counts the stream.
+    _open: Option<OpenStream>,
 }
 
-impl Chunks {
-    fn new(
-        pieces: impl Stream<Item = Piece> + Send + 'static,
-        silence: Duration,
-        end: Option<(impl Future<Output = ()> + Send + 'static, Result<Bytes, BrokenStream>)>,
-    ) -> Self {
+impl<T, S, W> Chunks<S, W>
+where
+    S: Stream<Item = Result<T, LastChunk>>,
+    W: FnMut(&mut Vec<u8>, T),
+{
+    fn new(items: S, write: W, silence: Duration, heartbeat: &'static [u8]) -> Self {
         Self {
-            pieces: pieces.boxed(),
+            items: Box::pin(items),
+            write,
             last: None,
             is_over: false,
-            end: end.map(|(end, closing)| (end.boxed(), closing)),
+            end: None,
+            heartbeat,
             silence,
             silent_since: Instant::now(),
             timer: Box::pin(sleep(silence)),
+            _open: None,
         }
     }
 
-    fn poll_end(&mut self, context: &mut Context<'_>) -> Option<Result<Bytes, BrokenStream>> {
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Option<LastChunk> {
         let (end, closing) = self.end.as_mut()?;
-        let has_ended = end.as_mut().poll(context).is_ready();
+        let has_ended = end.poll_unpin(context).is_ready();
         has_ended.then(|| closing.clone())
     }
 
-    /// Takes the frames that are ready.
+    /// Writes the frames that are ready.
     fn gather(&mut self, context: &mut Context<'_>) -> Option<Bytes> {
-        let mut chunk = Bytes::new();
-        let mut several = BytesMut::new();
-        while several.len() < CHUNK_BYTES {
-            match self.pieces.poll_next_unpin(context) {
-                Poll::Ready(Some(Piece::Frame(frame))) if chunk.is_empty() => chunk = frame,
-                Poll::Ready(Some(Piece::Frame(frame))) => {
-                    if several.is_empty() {
-                        several.reserve(8 * (chunk.len() + frame.len()));
-                        several.extend_from_slice(&chunk);
-                    }
-                    several.extend_from_slice(&frame);
+        let mut chunk = Vec::new();
+        while chunk.len() < CHUNK_BYTES {
+            match self.items.as_mut().poll_next(context) {
+                Poll::Ready(Some(Ok(item))) => {
+                    chunk.reserve(FRAME_BYTES);
+                    (self.write)(&mut chunk, item);
                 }
-                Poll::Ready(Some(Piece::Last(last))) => {
+                Poll::Ready(Some(Err(last))) => {
                     self.last = Some(last);
                     break;
                 }
@@ -255,8 +258,7 @@ impl Chunks {
                 Poll::Pending => break,
             }
         }
-        let chunk = if several.is_empty() { chunk } else { several.freeze() };
-        (!chunk.is_empty()).then_some(chunk)
+        (!chunk.is_empty()).then(|| chunk.into())
     }
 
     /// Whether a heartbeat is due.
@@ -273,10 +275,14 @@ impl Chunks {
     }
 }
 
-impl Stream for Chunks {
-    type Item = Result<Bytes, BrokenStream>;
+impl<T, S, W> Stream for Chunks<S, W>
+where
+    S: Stream<Item = Result<T, LastChunk>>,
+    W: FnMut(&mut Vec<u8>, T) + Unpin,
+{
+    type Item = LastChunk;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<LastChunk>> {
         let this = self.get_mut();
         if this.is_over {
             return Poll::Ready(None);
@@ -299,7 +305,7 @@ impl Stream for Chunks {
         }
         this.poll_silence(context).map(|()| {
             this.silent_since = Instant::now();
-            Some(Ok(Bytes::from_static(PING)))
+            Some(Ok(Bytes::from_static(this.heartbeat)))
         })
     }
 }

@@ -44,7 +44,8 @@ impl App {
         then: impl FnOnce(&Self, &RunHandle) -> T + Send + 'static,
     ) -> Result<(RunHandle, T), ApiError> {
         let (app, caller) = (self.clone(), caller.clone());
-        let started = self.tasks().spawn(async move {
+        // Boxed, because the runtime moves a task's future several times.
+        let starting = Box::pin(async move {
             let handle = app.admit_and_start(&caller, run, options).await?;
             let then = then(&app, &handle);
             let is_recorded = app.record_run(&caller, &handle).await;
@@ -58,7 +59,7 @@ impl App {
             }
             Ok((handle, then))
         });
-        outcome_of(started).await
+        outcome_of(self.tasks().spawn(starting)).await
     }
 
     async fn admit_and_start(
@@ -124,7 +125,7 @@ impl App {
             return true;
         }
         let (app, run_id) = (self.clone(), handle.id().clone());
-        let recording = self.tasks().spawn(async move {
+        let mut recording = Box::pin(async move {
             let log = app.runs().audit();
             let mut pause = FIRST_PAUSE;
             while let Err(error) = log.append(records.clone()).await {
@@ -143,7 +144,11 @@ impl App {
         // A request does not wait for a log that is away.
         let is_ephemeral = handle.is_ephemeral();
         let patience = if is_ephemeral { EPHEMERAL_RECORDING_TIME } else { RECORDING_TIME };
-        matches!(timeout(patience, recording).await, Ok(Ok(true)))
+        if let Ok(is_recorded) = timeout(patience, &mut recording).await {
+            return is_recorded;
+        }
+        self.tasks().spawn(recording);
+        false
     }
 
     /// Counts a limit that was reached, for errors that are not sent as an HTTP response. Those are

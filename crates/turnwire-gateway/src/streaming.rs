@@ -5,16 +5,23 @@
 //! longer once it was late (decision 006), and a reader that disconnects has no effect, unless the
 //! run is to be cancelled then: it is neither stored nor repeatable, or the request asks for it.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+    vec,
+};
 
 use futures::{Stream, StreamExt, stream};
 use tokio::{
     sync::watch,
-    time::{sleep, timeout},
+    time::{Sleep, sleep, timeout},
 };
 use tracing::warn;
 use turnwire_contract::{
-    EventStream, JournalError, RecordedEvent, RunId, RunStatus, Seq, StoreError, TenantId,
+    Event, EventStream, JournalError, RecordedEvent, RunId, RunStatus, Seq, StoreError, TenantId,
 };
 use turnwire_engine::{RunHandle, Runs};
 use turnwire_surfaces::{Answer, Projection};
@@ -30,56 +37,136 @@ const LOOK_AFTER: Duration = Duration::from_secs(15);
 /// A frame, with the event it was projected from.
 pub type ProjectedFrame<F> = (Arc<RecordedEvent>, F);
 
-/// The frames that `projection` makes of `events`, each with its event. Ends with the run, or
-/// earlier with an error if the journal cannot be read.
-pub fn frames<P>(
+/// The frames that a projection makes of the events of a run, each with its event. Ends with the
+/// run, or earlier with an error if the journal cannot be read.
+pub struct Frames<P: Projection> {
     projection: P,
     events: EventStream,
-) -> impl Stream<Item = Result<ProjectedFrame<P::Frame>, JournalError>> + Send
-where
-    P: Projection + Send,
-    P::Frame: Send,
-{
+    /// The last event, and those of its frames that are not handed over yet.
+    event: Option<Arc<RecordedEvent>>,
+    ready: vec::IntoIter<P::Frame>,
+    is_over: bool,
+    /// For the first reader of a run.
+    position: Option<Position>,
+}
+
+impl<P: Projection> fmt::Debug for Frames<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frames").field("is_over", &self.is_over).finish_non_exhaustive()
+    }
+}
+
+/// Tells a run how far its first reader has come.
+struct Position {
+    seen: watch::Sender<Seq>,
+    /// Whether the run waits to be told.
+    is_awaited: bool,
+    /// Fires when the frames handed over last are written.
+    written: Option<Pin<Box<Sleep>>>,
+}
+
+impl Position {
+    /// Notes that the frames of an event are handed over. A run waits for its reader only before it
+    /// calls a tool.
+    fn note(&mut self, event: &Event) {
+        self.is_awaited |= matches!(event, Event::ToolStarted { .. } | Event::ToolRetried { .. });
+        self.written = None;
+    }
+
+    /// Tells the run, if it waits and `last` has been written by now.
+    fn poll_tell(&mut self, last: Seq, context: &mut Context<'_>) {
+        if !self.is_awaited {
+            return;
+        }
+        let written = self.written.get_or_insert_with(|| Box::pin(sleep(WRITTEN_AFTER)));
+        if written.as_mut().poll(context).is_ready() {
+            self.seen.send_replace(last);
+            (self.is_awaited, self.written) = (false, None);
+        }
+    }
+}
+
+/// The frames that `projection` makes of `events`.
+pub fn frames<P: Projection>(projection: P, events: EventStream) -> Frames<P> {
     watched_frames(projection, events, None)
 }
 
 /// Like [`frames`], for a run that waits until its first reader has seen the start of a tool:
-/// `seen` receives the reader's position.
+/// `seen` receives the reader's position then.
 ///
 /// Frames handed to the connection are written once no more are pending. So they count as seen
 /// shortly after that.
-pub fn watched_frames<P>(
+pub fn watched_frames<P: Projection>(
     projection: P,
     events: EventStream,
     seen: Option<watch::Sender<Seq>>,
-) -> impl Stream<Item = Result<ProjectedFrame<P::Frame>, JournalError>> + Send
+) -> Frames<P> {
+    let position = seen.map(|seen| Position { seen, is_awaited: false, written: None });
+    let ready = Vec::new().into_iter();
+    Frames { projection, events, event: None, ready, is_over: false, position }
+}
+
+impl<P: Projection> Frames<P> {
+    fn end(&mut self) {
+        self.is_over = true;
+        self.position = None;
+    }
+}
+
+impl<P> Stream for Frames<P>
 where
-    P: Projection + Send,
-    P::Frame: Send,
+    P: Projection + Unpin,
+    P::Frame: Unpin,
 {
-    let reader = FrameReader {
-        projection,
-        events,
-        ready: VecDeque::new(),
-        last_projected: Seq::START,
-        seen,
-    };
-    stream::unfold(Some(reader), |reader| async move {
-        let mut reader = reader?;
+    type Item = Result<ProjectedFrame<P::Frame>, JournalError>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
         loop {
-            if let Some(frame) = reader.ready.pop_front() {
-                return Some((Ok(frame), Some(reader)));
+            if let Some((event, frame)) = this.event.as_ref().zip(this.ready.next()) {
+                return Poll::Ready(Some(Ok((Arc::clone(event), frame))));
             }
-            let recorded = match reader.next_event().await? {
-                Ok(recorded) => recorded,
-                Err(error) => {
+            if this.is_over {
+                return Poll::Ready(None);
+            }
+            let recorded = match this.events.poll_next_unpin(context) {
+                Poll::Ready(Some(Ok(recorded))) => recorded,
+                Poll::Ready(Some(Err(error))) => {
                     warn!(%error, "stream ended, journal unavailable");
-                    return Some((Err(error), None));
+                    this.end();
+                    return Poll::Ready(Some(Err(error)));
+                }
+                Poll::Ready(None) => {
+                    this.end();
+                    continue;
+                }
+                Poll::Pending => {
+                    if let Some((position, event)) = this.position.as_mut().zip(this.event.as_ref())
+                    {
+                        position.poll_tell(event.seq, context);
+                    }
+                    return Poll::Pending;
                 }
             };
-            let frames = reader.projection.project(&recorded);
-            reader.last_projected = recorded.seq;
-            reader.ready.extend(frames.into_iter().map(|frame| (Arc::clone(&recorded), frame)));
+            this.ready = this.projection.project(&recorded).into_iter();
+            if let Some(position) = &mut this.position {
+                position.note(&recorded.event);
+            }
+            this.event = Some(recorded);
+        }
+    }
+}
+
+/// `frames`, which cancel their run by `guard` if they are dropped before it has ended.
+pub(crate) fn guarded<F>(
+    frames: impl Stream<Item = Result<ProjectedFrame<F>, JournalError>>,
+    mut guard: Option<CancelOnDrop>,
+) -> impl Stream<Item = Result<ProjectedFrame<F>, JournalError>> {
+    frames.inspect(move |read| {
+        // A client that is told to reconnect, because the journal cannot be read, has not left.
+        let is_over = read.as_ref().map_or(true, |(recorded, _)| recorded.event.ends_the_run());
+        if is_over && let Some(guard) = &mut guard {
+            guard.disarm();
         }
     })
 }
@@ -96,33 +183,6 @@ pub(crate) async fn project_to_end<P: Projection>(
         answer.note(&recorded);
     }
     Ok((projection, answer))
-}
-
-struct FrameReader<P: Projection> {
-    projection: P,
-    events: EventStream,
-    ready: VecDeque<(Arc<RecordedEvent>, P::Frame)>,
-    /// The last event whose frames were handed over.
-    last_projected: Seq,
-    seen: Option<watch::Sender<Seq>>,
-}
-
-impl<P: Projection> FrameReader<P> {
-    async fn next_event(&mut self) -> Option<Result<Arc<RecordedEvent>, JournalError>> {
-        let Self { events, last_projected, seen, .. } = self;
-        if let Some(seen) = seen
-            && *seen.borrow() < *last_projected
-        {
-            tokio::select! {
-                biased;
-                event = events.next() => return event,
-                () = sleep(WRITTEN_AFTER) => {
-                    seen.send_replace(*last_projected);
-                }
-            }
-        }
-        events.next().await
-    }
 }
 
 /// Refuses a cursor that the run has not reached (C11).

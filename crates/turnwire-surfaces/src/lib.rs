@@ -84,7 +84,7 @@ pub use partial_json::{Entry, PartialJson};
 pub use redaction::{redacted, without_actors};
 pub use responses::{Profile, Response, ResponseEvent, Responses, SequencedEvent};
 pub use transcript::{Mark, Totals, Transcript, TranscriptFrame};
-pub use wire_json::{wire_json, wire_json_pretty};
+pub use wire_json::{wire_json, wire_json_pretty, write_wire_json};
 pub use ws_chat::WsChat;
 pub use ws_message::{ErrorCode, WsError, WsMessage};
 pub use ws_request::{InputAction, WsOptions, WsRequest};

@@ -19,6 +19,23 @@ pub fn wire_json(value: &impl Serialize) -> String {
     in_escapes(serde_json::to_string(value))
 }
 
+/// Appends `value` to `out` like [`wire_json`].
+pub fn write_wire_json(out: &mut Vec<u8>, value: &impl Serialize) {
+    let begin = out.len();
+    if serde_json::to_writer(&mut *out, value).is_err() {
+        out.truncate(begin);
+        out.extend_from_slice(b"null");
+    }
+    let json = out.get(begin..).unwrap_or_default();
+    if is_plain(json) {
+        return;
+    }
+    if let Ok(Cow::Owned(escaped)) = str::from_utf8(json).map(escaped) {
+        out.truncate(begin);
+        out.extend_from_slice(escaped.as_bytes());
+    }
+}
+
 /// `value` as indented JSON, with the same escapes.
 pub fn wire_json_pretty(value: &impl Serialize) -> String {
     in_escapes(serde_json::to_string_pretty(value))
@@ -35,9 +52,7 @@ fn in_escapes(text: serde_json::Result<String>) -> String {
 /// JSON text with these characters as escapes. They are valid only inside strings, where an escape
 /// means the same.
 pub(crate) fn escaped(json: &str) -> Cow<'_, str> {
-    // Almost all frames are plain ASCII, and their bytes are compared many at a time.
-    let is_plain = json.is_ascii() && memchr(DEL, json.as_bytes()).is_none();
-    if is_plain || !json.contains(is_unwelcome) {
+    if is_plain(json.as_bytes()) || !json.contains(is_unwelcome) {
         return Cow::Borrowed(json);
     }
     let mut out = String::with_capacity(json.len() + 16);
@@ -49,6 +64,12 @@ pub(crate) fn escaped(json: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// Whether nothing has to be escaped, because all is ASCII, as in almost all frames. Bytes are compared
+/// many at a time.
+fn is_plain(json: &[u8]) -> bool {
+    json.is_ascii() && memchr(DEL, json).is_none()
 }
 
 fn is_unwelcome(character: char) -> bool {

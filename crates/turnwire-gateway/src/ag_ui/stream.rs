@@ -8,7 +8,6 @@
 use std::pin::Pin;
 
 use axum::response::Response as HttpResponse;
-use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::sync::watch;
 use turnwire_contract::{
@@ -95,12 +94,14 @@ pub(super) fn stream_of(
         let (frame, is_last) = reader.next().await?;
         Some((frame, (!is_last).then_some(reader)))
     });
-    breaking_event_stream(app, frames)
+    breaking_event_stream(app, frames, |out, frame: AgUiFrame| {
+        SseFrame::begin(out).id(frame.number).json(&frame);
+    })
 }
 
 impl StreamReader {
-    /// The next bytes, and whether they are the last; `None` at the end of the run.
-    async fn next(&mut self) -> Option<(Result<Bytes, BrokenStream>, bool)> {
+    /// The next frame, and whether it is the last; `None` at the end of the run.
+    async fn next(&mut self) -> Option<(Result<AgUiFrame, BrokenStream>, bool)> {
         loop {
             let (recorded, step) = match self.steps.next().await {
                 Some(Ok(step)) => step,
@@ -121,14 +122,14 @@ impl StreamReader {
                         self.disarm();
                         return Some((Err(BrokenStream), true));
                     };
-                    return Some((Ok(wire_frame(&frame)), false));
+                    return Some((Ok(frame), false));
                 }
                 Step::Pause(frame) if frame.number > self.after => {
                     let Self { app, tenant, run_id, .. } = &*self;
                     let head = app.runs().head(tenant, run_id);
                     if is_at(head.await, recorded.seq) {
                         self.disarm();
-                        return Some((Ok(wire_frame(&frame)), true));
+                        return Some((Ok(frame), true));
                     }
                 }
                 Step::Frame(_) | Step::Pause(_) => {}
@@ -161,11 +162,6 @@ async fn whole(
 /// Whether nothing was recorded after `seq`.
 fn is_at(head: Result<JournalHead, JournalError>, seq: Seq) -> bool {
     head.is_ok_and(|head| head.last == seq)
-}
-
-fn wire_frame(frame: &AgUiFrame) -> Bytes {
-    let id = Some(frame.number.to_string());
-    SseFrame { event: None, id, data: frame.data() }.bytes()
 }
 
 /// How far a run has come.

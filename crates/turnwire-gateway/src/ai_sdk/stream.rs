@@ -21,7 +21,7 @@ use super::{ECHO_KEY, Sdk, SdkParams, conversation::Chat};
 use crate::{
     ApiError, App, Caller, Json, PathParams, QueryParams,
     runs::CommandResult,
-    sse::{BrokenStream, SseFrame, breaking_event_stream},
+    sse::{BrokenStream, SseFrame, breaking_event_stream, write_done},
     streaming::{ProjectedFrame, cursor_ahead, follow_while_it_runs, watched_frames},
 };
 
@@ -47,20 +47,18 @@ pub(super) struct Reading {
 pub(super) fn chunk_stream(app: &App, reading: Reading) -> HttpResponse {
     let name = reading.name.to_string();
     let skip = reading.skip;
-    let frames = chunks(reading).zip(stream::iter(0..)).flat_map(move |(read, index)| {
-        let (chunk, done) = match read {
-            Ok(chunk) => {
-                let done = chunk.is_last().then(|| SseFrame::data("[DONE]".to_owned()).bytes());
-                let frame = || Ok(SseFrame::data(chunk.data()).bytes());
-                ((index >= skip).then(frame), done.map(Ok))
-            }
-            Err(error) => (Some(Err(error)), None),
-        };
-        stream::iter(chunk.into_iter().chain(done))
-    });
     // A page takes a stream that just ends for a whole answer.
-    let frames = frames.map_err(|_: JournalError| BrokenStream);
-    let mut response = breaking_event_stream(app, frames);
+    let chunks = chunks(reading).map_err(|_: JournalError| BrokenStream);
+    let mut index = 0;
+    let mut response = breaking_event_stream(app, chunks, move |out, chunk| {
+        if index >= skip {
+            SseFrame::begin(out).json(&chunk);
+        }
+        if chunk.is_last() {
+            write_done(out);
+        }
+        index += 1;
+    });
     let headers = response.headers_mut();
     headers.insert(UI_MESSAGE_STREAM, HeaderValue::from_static("v1"));
     if let Ok(name) = HeaderValue::try_from(name) {

@@ -70,6 +70,7 @@ impl Validity {
     }
 
     /// Whether the key or token was revoked or has expired.
+    #[cfg(test)]
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_cancelled()
     }

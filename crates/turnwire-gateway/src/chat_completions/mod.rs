@@ -10,7 +10,10 @@ mod messages;
 mod request;
 mod tools;
 
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    collections::{BTreeSet, HashSet},
+    task::{Poll, ready},
+};
 
 use axum::{
     extract::State,
@@ -20,10 +23,10 @@ use axum::{
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
-use turnwire_contract::{Approvals, Event, JournalError, RunRequest};
+use turnwire_contract::{Approvals, JournalError, RunRequest};
 use turnwire_surfaces::{
     ChatCompletion, ChatCompletions, CompletionFrame, CompletionOptions, Profile,
-    chat_completions::ChatCompletionChunk, responses::echo::IGNORED, wire_json,
+    chat_completions::ChatCompletionChunk, responses::echo::IGNORED,
 };
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -34,8 +37,8 @@ use crate::{
     failed_run::{FailedRun, FailedRunBody},
     idempotency::{IdempotencyKey, KeyedBody},
     responses::{CreateOptions, ProfileParams, create_once, profile, request as run_request},
-    sse::{EarlyEnd, SseFrame, event_stream_with},
-    streaming::{CancelOnDrop, ProjectedFrame, project_to_end, watched_frames},
+    sse::{EarlyEnd, SseFrame, event_stream_with, write_done},
+    streaming::{ProjectedFrame, guarded, project_to_end, watched_frames},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -189,8 +192,9 @@ async fn create(
     let events = handle.events().await?;
     if streams {
         let projection = ChatCompletions::new(CompletionOptions { profile, include_usage });
-        let frames = wire_frames(watched_frames(projection, events, Some(seen)), guard);
-        return Ok(event_stream_with(&app, frames, early_end().of(&handle)));
+        let frames = guarded(watched_frames(projection, events, Some(seen)), guard);
+        let early_end = early_end().of(&handle);
+        return Ok(event_stream_with(&app, until_done(frames), write_frame, early_end));
     }
     let projection = ChatCompletions::new(CompletionOptions::default());
     let ended = project_to_end(projection, events).await;
@@ -234,34 +238,37 @@ fn note_ignored(run: &mut RunRequest, more: Vec<String>, sent: impl Fn(&str) -> 
     }
 }
 
-/// The bytes of the frames up to the one that ends the stream. If that comes before the end of the
-/// run, the run is cancelled like after a disconnect.
-fn wire_frames(
-    frames: impl Stream<Item = Result<ProjectedFrame<CompletionFrame>, JournalError>> + Send,
-    guard: Option<CancelOnDrop>,
-) -> impl Stream<Item = Result<Bytes, JournalError>> + Send {
-    stream::unfold(Some((Box::pin(frames), guard)), |state| async move {
-        let (mut frames, mut guard) = state?;
-        let projected = frames.next().await?;
-        let has_ended = |(recorded, _): &ProjectedFrame<CompletionFrame>| {
-            matches!(recorded.event, Event::RunFinished { .. })
-        };
-        if projected.as_ref().map_or(true, has_ended)
-            && let Some(guard) = &mut guard
-        {
-            guard.disarm();
+/// The frames up to the one that ends the stream. If that comes before the end of the run, the run
+/// is cancelled like after a disconnect.
+fn until_done(
+    frames: impl Stream<Item = Result<ProjectedFrame<CompletionFrame>, JournalError>> + Unpin,
+) -> impl Stream<Item = Result<ProjectedFrame<CompletionFrame>, JournalError>> {
+    let mut frames = Some(frames);
+    stream::poll_fn(move |context| {
+        let Some(reading) = &mut frames else { return Poll::Ready(None) };
+        let read = ready!(reading.poll_next_unpin(context));
+        if matches!(read, None | Some(Err(_) | Ok((_, CompletionFrame::Done)))) {
+            frames = None;
         }
-        let is_last = matches!(projected, Err(_) | Ok((_, CompletionFrame::Done)));
-        let bytes = projected.map(|(_, frame)| SseFrame::data(frame.data()).bytes());
-        Some((bytes, (!is_last).then_some((frames, guard))))
+        Poll::Ready(read)
     })
+}
+
+fn write_frame(out: &mut Vec<u8>, (_, frame): ProjectedFrame<CompletionFrame>) {
+    match frame {
+        CompletionFrame::Chunk(chunk) => SseFrame::begin(out).json(&chunk),
+        CompletionFrame::Error(error) => SseFrame::begin(out).json(&error),
+        CompletionFrame::Done => write_done(out),
+    }
 }
 
 /// An error, because a client takes a stream that just ends for a whole answer.
 fn early_end() -> EarlyEnd {
     let frame = |code, message| {
         let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, message);
-        SseFrame::data(wire_json(&error.body())).bytes()
+        let mut bytes = Vec::new();
+        SseFrame::begin(&mut bytes).json(&error.body());
+        Bytes::from(bytes)
     };
     EarlyEnd {
         closing: Some(frame(

@@ -18,7 +18,7 @@ use turnwire_surfaces::{
 };
 
 use super::{
-    output::{ProfileParams, profile, wire_frames},
+    output::{ProfileParams, profile, write_after},
     prepare::{load_prior, prepare},
     request::{self, CreateResponse},
     stored::current_response,
@@ -32,7 +32,7 @@ use crate::{
     json::Json,
     query::QueryParams,
     sse::{EarlyEnd, event_stream_with},
-    streaming::{CancelOnDrop, project_to_end, watched_frames},
+    streaming::{CancelOnDrop, guarded, project_to_end, watched_frames},
 };
 
 /// How long a response that is not stored is kept for a retry with the same key.
@@ -87,9 +87,9 @@ pub(super) async fn create(
     // a tool waits a moment for its start to reach this client (decision 006).
     let events = handle.events().await?;
     if streams {
-        let frames =
-            wire_frames(watched_frames(Responses::new(profile), events, Some(seen)), None, guard);
-        return Ok(event_stream_with(&app, frames, EarlyEnd::RECONNECT.of(&handle)));
+        let frames = watched_frames(Responses::new(profile), events, Some(seen));
+        let early_end = EarlyEnd::RECONNECT.of(&handle);
+        return Ok(event_stream_with(&app, guarded(frames, guard), write_after(None), early_end));
     }
     if in_background && handle.already_existed() {
         return Ok(Json(current_response(&app, &caller, handle.id()).await?).into_response());
@@ -207,7 +207,7 @@ fn delete_when_over(
 ) {
     let (app, tenant, handle) = (app.clone(), tenant.clone(), handle.clone());
     let tasks = app.tasks().clone();
-    tasks.spawn(async move {
+    tasks.spawn(Box::pin(async move {
         tokio::select! {
             biased;
             _ = handle.outcome() => {}
@@ -223,7 +223,7 @@ fn delete_when_over(
             let _ = timeout(KEPT_FOR_KEY, app.closing().cancelled()).await;
         }
         delete(app.runs(), &tenant, handle.id()).await;
-    });
+    }));
 }
 
 pub(super) async fn delete(runs: &Runs, tenant: &TenantId, run_id: &RunId) {

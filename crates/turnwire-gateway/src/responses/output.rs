@@ -1,21 +1,16 @@
 //! A response as it goes to the client: as a stream of events, or as one object.
 
 use axum::{http::HeaderMap, response::Response as HttpResponse};
-use bytes::Bytes;
-use futures::{Stream, StreamExt, stream};
 use serde::Deserialize;
-use turnwire_contract::{EventStream, JournalError};
-use turnwire_surfaces::{
-    responses::{Profile, ResponseEvent, Responses, SequencedEvent},
-    wire_json,
-};
+use turnwire_contract::EventStream;
+use turnwire_surfaces::responses::{Profile, ResponseEvent, Responses, SequencedEvent};
 use utoipa::IntoParams;
 
 use crate::{
     api_error::ApiError,
     app::App,
-    sse::{SseFrame, event_stream},
-    streaming::{CancelOnDrop, ProjectedFrame, frames},
+    sse::{SseFrame, event_stream, write_done},
+    streaming::{ProjectedFrame, frames},
 };
 
 /// Header that selects the profile.
@@ -51,34 +46,21 @@ pub(super) fn stream_of(
     events: EventStream,
     after: Option<u64>,
 ) -> HttpResponse {
-    event_stream(app, wire_frames(frames(Responses::new(profile), events), after, None))
+    event_stream(app, frames(Responses::new(profile), events), write_after(after))
 }
 
-pub(super) fn wire_frames(
-    frames: impl Stream<Item = Result<ProjectedFrame<SequencedEvent>, JournalError>> + Send,
+/// Writes the events after `after`, and what follows the last one.
+pub(super) fn write_after(
     after: Option<u64>,
-    mut guard: Option<CancelOnDrop>,
-) -> impl Stream<Item = Result<Bytes, JournalError>> + Send {
-    let is_new = move |frame: &SequencedEvent| after.is_none_or(|n| frame.sequence_number > n);
-    frames.flat_map(move |told| {
-        let ends = told.as_ref().map_or(true, |(_, frame)| is_terminal(frame));
-        // If the journal cannot be read the client is told to reconnect; that is not a disconnect.
-        if ends && let Some(guard) = &mut guard {
-            guard.disarm();
+) -> impl FnMut(&mut Vec<u8>, ProjectedFrame<SequencedEvent>) {
+    move |out, (_, event)| {
+        if after.is_none_or(|after| event.sequence_number > after) {
+            SseFrame::begin(out).event(event.event_type()).json(&event);
         }
-        let (frame, done) = match told {
-            Ok((_, frame)) => {
-                let done = ends.then(|| SseFrame::data("[DONE]".to_owned()).bytes());
-                (is_new(&frame).then(|| Ok(wire_frame(&frame))), done.map(Ok))
-            }
-            Err(error) => (Some(Err(error)), None),
-        };
-        stream::iter(frame.into_iter().chain(done))
-    })
-}
-
-fn wire_frame(frame: &SequencedEvent) -> Bytes {
-    SseFrame { event: Some(frame.event_type()), id: None, data: wire_json(frame) }.bytes()
+        if is_terminal(&event) {
+            write_done(out);
+        }
+    }
 }
 
 /// Whether no event follows.
