@@ -414,45 +414,37 @@ pub enum Event {
     Unknown(Map<String, Value>),
 }
 
+/// The pattern that matches any of the named events: `any_event!(RunStarted Unknown)`. With a
+/// field, which all of them have, it binds the field: `any_event!(TextAdded RefusalAdded; text)`.
+///
+/// It keeps a match short that names every event, so that the compiler reports the place when a
+/// new event is added.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! any_event {
+    ($first:ident $($other:ident)*) => {
+        $crate::Event::$first { .. } $(| $crate::Event::$other { .. })*
+    };
+    ($first:ident $($other:ident)*; $field:ident) => {
+        $crate::Event::$first { $field, .. } $(| $crate::Event::$other { $field, .. })*
+    };
+}
+
 impl Event {
     /// Returns the ID of the call that this event concerns, if any.
     pub fn call_id(&self) -> Option<&CallId> {
         match self {
-            Self::CallAnnounced { call_id, .. }
-            | Self::ArgumentsAdded { call_id, .. }
-            | Self::ArgumentsFinished { call_id, .. }
-            | Self::ApprovalRequested { call_id, .. }
-            | Self::ApprovalResolved { call_id, .. }
-            | Self::ToolStarted { call_id, .. }
-            | Self::ToolTaskStarted { call_id, .. }
-            | Self::ToolPhase { call_id, .. }
-            | Self::ToolProgressed { call_id, .. }
-            | Self::ToolOutputAdded { call_id, .. }
-            | Self::InputRequested { call_id, .. }
-            | Self::InputResolved { call_id, .. }
-            | Self::ToolStayedSilent { call_id, .. }
-            | Self::ToolRetried { call_id, .. }
-            | Self::ToolFinished { call_id, .. } => Some(call_id),
-            Self::RunQueued { .. }
-            | Self::RunStarted
-            | Self::Unknown(_)
-            | Self::RunTakenOver { .. }
-            | Self::TurnStarted { .. }
-            | Self::TurnRetried { .. }
-            | Self::TurnAbandoned { .. }
-            | Self::PartSkipped { .. }
-            | Self::TurnFinished { .. }
-            | Self::MessageStarted { .. }
-            | Self::LogprobsAdded { .. }
-            | Self::TextAdded { .. }
-            | Self::RefusalAdded { .. }
-            | Self::AnnotationAdded { .. }
-            | Self::MessageFinished { .. }
-            | Self::ReasoningAdded { .. }
-            | Self::ReasoningFinished { .. }
-            | Self::DiscoveryStarted { .. }
-            | Self::ToolsDiscovered { .. }
-            | Self::RunFinished { .. } => None,
+            any_event!(
+                CallAnnounced ArgumentsAdded ArgumentsFinished ApprovalRequested ApprovalResolved
+                ToolStarted ToolTaskStarted ToolPhase ToolProgressed ToolOutputAdded InputRequested
+                InputResolved ToolStayedSilent ToolRetried ToolFinished; call_id
+            ) => Some(call_id),
+            any_event!(
+                RunQueued RunStarted RunTakenOver RunFinished Unknown TurnStarted TurnRetried
+                TurnAbandoned PartSkipped TurnFinished MessageStarted LogprobsAdded TextAdded
+                RefusalAdded AnnotationAdded MessageFinished ReasoningAdded ReasoningFinished
+                DiscoveryStarted ToolsDiscovered
+            ) => None,
         }
     }
 
