@@ -8,6 +8,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::words;
+
 /// Sampling and output parameters. An unset field leaves the choice to the provider.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -131,128 +133,72 @@ impl Generation {
     }
 }
 
-/// A request parameter that some providers do not support.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Parameter {
-    /// [`Generation::temperature`].
-    Temperature,
-    /// [`Generation::top_p`].
-    TopP,
-    /// [`Generation::max_output_tokens`].
-    MaxOutputTokens,
-    /// [`Generation::reasoning_effort`].
-    ReasoningEffort,
-    /// [`Generation::reasoning_summary`].
-    ReasoningSummary,
-    /// [`Generation::reasoning_context`].
-    ReasoningContext,
-    /// [`Generation::reasoning_mode`].
-    ReasoningMode,
-    /// [`Generation::answer_schema`].
-    AnswerSchema,
-    /// [`Generation::schema_description`].
-    SchemaDescription,
-    /// [`Generation::schema_strict`] set to false.
-    LooseSchema,
-    /// [`Generation::json_object`].
-    JsonObject,
-    /// [`Generation::verbosity`].
-    Verbosity,
-    /// [`Generation::truncation`].
-    Truncation,
-    /// [`Generation::logprobs`].
-    Logprobs,
-    /// [`Generation::top_logprobs`].
-    TopLogprobs,
-    /// [`Generation::frequency_penalty`].
-    FrequencyPenalty,
-    /// [`Generation::presence_penalty`].
-    PresencePenalty,
-    /// [`Generation::stop`].
-    Stop,
-    /// [`Generation::seed`].
-    Seed,
-    /// [`Generation::prompt_cache_key`].
-    PromptCacheKey,
-    /// [`Generation::prompt_cache_retention`].
-    PromptCacheRetention,
-    /// [`Generation::safety_identifier`].
-    SafetyIdentifier,
-    /// [`Generation::user`].
-    User,
-    /// [`Generation::service_tier`].
-    ServiceTier,
-    /// Resolution at which the model sees an image.
-    ImageDetail,
-    /// Whether the provider enforces the schema of a function's arguments.
-    StrictFunctions,
-    /// Groups of tools with a description of their own.
-    Namespaces,
+words! {
+    /// A request parameter that some providers do not support. Its word is its path in a request,
+    /// and its name in the settings.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    pub enum Parameter {
+        /// [`Generation::temperature`].
+        Temperature = "temperature",
+        /// [`Generation::top_p`].
+        TopP = "top_p",
+        /// [`Generation::max_output_tokens`].
+        MaxOutputTokens = "max_output_tokens",
+        /// [`Generation::reasoning_effort`].
+        ReasoningEffort = "reasoning.effort",
+        /// [`Generation::reasoning_summary`].
+        ReasoningSummary = "reasoning.summary",
+        /// [`Generation::reasoning_context`].
+        ReasoningContext = "reasoning.context",
+        /// [`Generation::reasoning_mode`].
+        ReasoningMode = "reasoning.mode",
+        /// [`Generation::answer_schema`].
+        AnswerSchema = "text.format.schema",
+        /// [`Generation::schema_description`].
+        SchemaDescription = "text.format.description",
+        /// [`Generation::schema_strict`] set to false.
+        LooseSchema = "text.format.strict",
+        /// [`Generation::json_object`].
+        JsonObject = "text.format",
+        /// [`Generation::verbosity`].
+        Verbosity = "text.verbosity",
+        /// [`Generation::truncation`].
+        Truncation = "truncation",
+        /// [`Generation::logprobs`].
+        Logprobs = "message.output_text.logprobs",
+        /// [`Generation::top_logprobs`].
+        TopLogprobs = "top_logprobs",
+        /// [`Generation::frequency_penalty`].
+        FrequencyPenalty = "frequency_penalty",
+        /// [`Generation::presence_penalty`].
+        PresencePenalty = "presence_penalty",
+        /// [`Generation::stop`].
+        Stop = "stop",
+        /// [`Generation::seed`].
+        Seed = "seed",
+        /// [`Generation::prompt_cache_key`].
+        PromptCacheKey = "prompt_cache_key",
+        /// [`Generation::prompt_cache_retention`].
+        PromptCacheRetention = "prompt_cache_retention",
+        /// [`Generation::safety_identifier`].
+        SafetyIdentifier = "safety_identifier",
+        /// [`Generation::user`].
+        User = "user",
+        /// [`Generation::service_tier`].
+        ServiceTier = "service_tier",
+        /// Resolution at which the model sees an image.
+        ImageDetail = "input[].content[].detail",
+        /// Whether the provider enforces the schema of a function's arguments.
+        StrictFunctions = "tools[].strict",
+        /// Groups of tools with a description of their own.
+        Namespaces = "tools[].description",
+    }
 }
 
 impl Parameter {
-    /// All parameters.
-    pub const ALL: &'static [Self] = &[
-        Self::Temperature,
-        Self::TopP,
-        Self::MaxOutputTokens,
-        Self::ReasoningEffort,
-        Self::ReasoningSummary,
-        Self::ReasoningContext,
-        Self::ReasoningMode,
-        Self::AnswerSchema,
-        Self::SchemaDescription,
-        Self::LooseSchema,
-        Self::JsonObject,
-        Self::Verbosity,
-        Self::Truncation,
-        Self::Logprobs,
-        Self::TopLogprobs,
-        Self::FrequencyPenalty,
-        Self::PresencePenalty,
-        Self::Stop,
-        Self::Seed,
-        Self::PromptCacheKey,
-        Self::PromptCacheRetention,
-        Self::SafetyIdentifier,
-        Self::User,
-        Self::ServiceTier,
-        Self::ImageDetail,
-        Self::StrictFunctions,
-        Self::Namespaces,
-    ];
-
-    /// Path of the parameter in a request; also its name in the settings.
+    /// Returns the path of the parameter in a request; also its name in the settings.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Temperature => "temperature",
-            Self::TopP => "top_p",
-            Self::MaxOutputTokens => "max_output_tokens",
-            Self::ReasoningEffort => "reasoning.effort",
-            Self::ReasoningSummary => "reasoning.summary",
-            Self::ReasoningContext => "reasoning.context",
-            Self::ReasoningMode => "reasoning.mode",
-            Self::AnswerSchema => "text.format.schema",
-            Self::SchemaDescription => "text.format.description",
-            Self::LooseSchema => "text.format.strict",
-            Self::JsonObject => "text.format",
-            Self::Verbosity => "text.verbosity",
-            Self::Truncation => "truncation",
-            Self::Logprobs => "message.output_text.logprobs",
-            Self::TopLogprobs => "top_logprobs",
-            Self::FrequencyPenalty => "frequency_penalty",
-            Self::PresencePenalty => "presence_penalty",
-            Self::Stop => "stop",
-            Self::Seed => "seed",
-            Self::PromptCacheKey => "prompt_cache_key",
-            Self::PromptCacheRetention => "prompt_cache_retention",
-            Self::SafetyIdentifier => "safety_identifier",
-            Self::User => "user",
-            Self::ServiceTier => "service_tier",
-            Self::ImageDetail => "input[].content[].detail",
-            Self::StrictFunctions => "tools[].strict",
-            Self::Namespaces => "tools[].description",
-        }
+        self.as_str()
     }
 }
 

@@ -16,6 +16,7 @@ pub mod generation;
 pub mod ids;
 pub mod item;
 mod library_address;
+mod macros;
 pub mod outcome;
 pub mod ports;
 pub mod run;

@@ -1,5 +1,6 @@
-//! Secrets that a request brings for a tool server. They have no `Serialize`, so that no event, record
-//! or answer can contain one, and are overwritten in memory when they are dropped.
+//! Secrets: keys of the settings, and what a request brings for a tool server. They have no
+//! `Serialize`, so that no event, record or answer can contain one, and are overwritten in memory
+//! when they are dropped.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -24,6 +25,18 @@ impl SecretText {
 impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
+    }
+}
+
+impl From<&str> for SecretText {
+    fn from(secret: &str) -> Self {
+        Self::new(secret)
+    }
+}
+
+impl From<String> for SecretText {
+    fn from(secret: String) -> Self {
+        Self::new(secret)
     }
 }
 

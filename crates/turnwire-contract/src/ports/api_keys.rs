@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use async_trait::async_trait;
 
-use super::Scope;
-use crate::{StoreError, TenantId, Timestamp};
+use super::{Result, Scope};
+use crate::{TenantId, Timestamp};
 
 /// Maximum length of the names of keys, tenants and projects, in bytes.
 const MAX_NAME: usize = 200;
@@ -70,17 +70,12 @@ impl ApiKey {
 pub trait ApiKeys: Send + Sync {
     /// Stores a new key. Fails with [`Rejected`](StoreError::Rejected) if the tenant has
     /// [`MAX_API_KEYS`] valid keys.
-    async fn create_key(&self, key: ApiKey) -> Result<(), StoreError>;
+    async fn create_key(&self, key: ApiKey) -> Result<()>;
 
     /// Stores `new` in place of the valid key `key_id`, which stays valid until `until` at the
     /// longest; if that is not later than the creation of `new`, it is revoked. Both or neither.
     /// Returns whether there was such a key. A key is rotated once.
-    async fn rotate_key(
-        &self,
-        key_id: &str,
-        until: Timestamp,
-        new: ApiKey,
-    ) -> Result<bool, StoreError>;
+    async fn rotate_key(&self, key_id: &str, until: Timestamp, new: ApiKey) -> Result<bool>;
 
     /// Revokes a key at `now`. Returns it as it is then; `None` if there is no such key.
     async fn revoke_key(
@@ -88,23 +83,23 @@ pub trait ApiKeys: Send + Sync {
         tenant: Option<&TenantId>,
         key_id: &str,
         now: Timestamp,
-    ) -> Result<Option<ApiKey>, StoreError>;
+    ) -> Result<Option<ApiKey>>;
 
     /// Returns the keys of one tenant or of all, oldest first.
-    async fn list_keys(&self, tenant: Option<&TenantId>) -> Result<Vec<ApiKey>, StoreError>;
+    async fn list_keys(&self, tenant: Option<&TenantId>) -> Result<Vec<ApiKey>>;
 
     /// Returns the key with this digest, valid or not.
-    async fn find_key(&self, digest: &str) -> Result<Option<ApiKey>, StoreError>;
+    async fn find_key(&self, digest: &str) -> Result<Option<ApiKey>>;
 
     /// Whether a key was ever created.
-    async fn has_keys(&self) -> Result<bool, StoreError>;
+    async fn has_keys(&self) -> Result<bool>;
 
     /// Returns the keys that were rotated or revoked within the last `within`, by the clock of the
     /// store.
-    async fn changed_keys(&self, within: Duration) -> Result<Vec<ApiKey>, StoreError>;
+    async fn changed_keys(&self, within: Duration) -> Result<Vec<ApiKey>>;
 
     /// Records the last uses of keys, by their IDs.
-    async fn note_uses(&self, uses: &[(String, Timestamp)]) -> Result<(), StoreError>;
+    async fn note_uses(&self, uses: &[(String, Timestamp)]) -> Result<()>;
 }
 
 /// Maximum number of valid keys of a tenant.

@@ -1,126 +1,66 @@
 //! The audit log: who did what, in a form that shows if somebody changed it later.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{str::FromStr, sync::Arc};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Actor, Decision, StoreError, TenantId, Timestamp};
+use crate::{Actor, Decision, TenantId, Timestamp, words};
 
-/// What was done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-pub enum AuditAction {
-    /// A run was started. The object is the run, the content the request.
-    #[serde(rename = "run.started")]
-    RunStarted,
-    /// A run was cancelled.
-    #[serde(rename = "run.cancelled")]
-    RunCancelled,
-    /// A run was deleted.
-    #[serde(rename = "run.deleted")]
-    RunDeleted,
-    /// A share link was made. The detail is its ID.
-    #[serde(rename = "run.shared")]
-    RunShared,
-    /// A share link was revoked. The detail is its ID.
-    #[serde(rename = "share.revoked")]
-    ShareRevoked,
-    /// A call was approved. The detail is the call, the content the answer.
-    #[serde(rename = "call.approved")]
-    CallApproved,
-    /// A call was denied.
-    #[serde(rename = "call.denied")]
-    CallDenied,
-    /// The question of a tool was answered.
-    #[serde(rename = "call.answered")]
-    CallAnswered,
-    /// A call was cancelled.
-    #[serde(rename = "call.cancelled")]
-    CallCancelled,
-    /// Something was read. The object is its path, the detail the route.
-    #[serde(rename = "read")]
-    Read,
-    /// A conversation, a file or a vector store was made, changed or deleted, a tool was tried, or a
-    /// webhook was sent again. The object is its path, the detail the route.
-    #[serde(rename = "changed")]
-    Changed,
-    /// An API key was created. The object is its ID.
-    #[serde(rename = "key.created")]
-    KeyCreated,
-    /// An API key was rotated. The detail is the ID of the new one.
-    #[serde(rename = "key.rotated")]
-    KeyRotated,
-    /// An API key was revoked.
-    #[serde(rename = "key.revoked")]
-    KeyRevoked,
-    /// A server started. The object is its name among the workers, the content its settings file.
-    #[serde(rename = "server.started")]
-    ServerStarted,
-    /// The settings were read again. The object is the worker, the content the settings file.
-    #[serde(rename = "settings.reloaded")]
-    SettingsReloaded,
-    /// Something that a later version records.
-    #[serde(other, rename = "other")]
-    Other,
+use super::Result;
+
+words! {
+    /// What was done.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+    pub enum AuditAction {
+        /// A run was started. The object is the run, the content the request.
+        RunStarted = "run.started",
+        /// A run was cancelled.
+        RunCancelled = "run.cancelled",
+        /// A run was deleted.
+        RunDeleted = "run.deleted",
+        /// A share link was made. The detail is its ID.
+        RunShared = "run.shared",
+        /// A share link was revoked. The detail is its ID.
+        ShareRevoked = "share.revoked",
+        /// A call was approved. The detail is the call, the content the answer.
+        CallApproved = "call.approved",
+        /// A call was denied.
+        CallDenied = "call.denied",
+        /// The question of a tool was answered.
+        CallAnswered = "call.answered",
+        /// A call was cancelled.
+        CallCancelled = "call.cancelled",
+        /// Something was read. The object is its path, the detail the route.
+        Read = "read",
+        /// A conversation, a file or a vector store was made, changed or deleted, a tool was tried,
+        /// or a webhook was sent again. The object is its path, the detail the route.
+        Changed = "changed",
+        /// An API key was created. The object is its ID.
+        KeyCreated = "key.created",
+        /// An API key was rotated. The detail is the ID of the new one.
+        KeyRotated = "key.rotated",
+        /// An API key was revoked.
+        KeyRevoked = "key.revoked",
+        /// A server started. The object is its name among the workers, the content its settings
+        /// file.
+        ServerStarted = "server.started",
+        /// The settings were read again. The object is the worker, the content the settings file.
+        SettingsReloaded = "settings.reloaded",
+    } else {
+        /// Something that a later version records.
+        Other = "other"
+    }
 }
 
 impl AuditAction {
-    /// All actions.
-    pub const ALL: [Self; 16] = [
-        Self::RunStarted,
-        Self::RunCancelled,
-        Self::RunDeleted,
-        Self::RunShared,
-        Self::ShareRevoked,
-        Self::CallApproved,
-        Self::CallDenied,
-        Self::CallAnswered,
-        Self::CallCancelled,
-        Self::Read,
-        Self::Changed,
-        Self::KeyCreated,
-        Self::KeyRotated,
-        Self::KeyRevoked,
-        Self::ServerStarted,
-        Self::SettingsReloaded,
-    ];
-
     /// Returns the action of somebody who decided about a call.
     pub fn of(decision: &Decision) -> Self {
         match decision {
             Decision::Approved => Self::CallApproved,
             Decision::Denied { .. } => Self::CallDenied,
         }
-    }
-
-    /// Returns the name, as it is stored and shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RunStarted => "run.started",
-            Self::RunCancelled => "run.cancelled",
-            Self::RunDeleted => "run.deleted",
-            Self::RunShared => "run.shared",
-            Self::ShareRevoked => "share.revoked",
-            Self::CallApproved => "call.approved",
-            Self::CallDenied => "call.denied",
-            Self::CallAnswered => "call.answered",
-            Self::CallCancelled => "call.cancelled",
-            Self::Read => "read",
-            Self::Changed => "changed",
-            Self::KeyCreated => "key.created",
-            Self::KeyRotated => "key.rotated",
-            Self::KeyRevoked => "key.revoked",
-            Self::ServerStarted => "server.started",
-            Self::SettingsReloaded => "settings.reloaded",
-            Self::Other => "other",
-        }
-    }
-}
-
-impl fmt::Display for AuditAction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -262,11 +202,11 @@ pub struct AuditFault {
 #[async_trait]
 pub trait AuditLog: Send + Sync {
     /// Appends records to the chain of this process.
-    async fn append(&self, records: Vec<AuditRecord>) -> Result<(), StoreError>;
+    async fn append(&self, records: Vec<AuditRecord>) -> Result<()>;
 
     /// Returns entries, newest first.
-    async fn list(&self, query: AuditQuery) -> Result<Vec<AuditEntry>, StoreError>;
+    async fn list(&self, query: AuditQuery) -> Result<Vec<AuditEntry>>;
 
     /// Checks all chains, and that they still lead to `kept`, which are ends of earlier reports.
-    async fn verify(&self, kept: &[AuditEnd]) -> Result<AuditReport, StoreError>;
+    async fn verify(&self, kept: &[AuditEnd]) -> Result<AuditReport>;
 }

@@ -7,9 +7,10 @@ use futures::{Stream, StreamExt, TryStreamExt};
 
 use crate::{Entry, RecordedEvent, RunId, RunOutcome, Seq, StoreStatistics, TenantId};
 
+type Result<T, E = JournalError> = std::result::Result<T, E>;
+
 /// Events in order, as they become visible.
-pub type EventStream =
-    Pin<Box<dyn Stream<Item = Result<Arc<RecordedEvent>, JournalError>> + Send + 'static>>;
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<Arc<RecordedEvent>>> + Send + 'static>>;
 
 /// An append-only log of events, with one sequence per run.
 ///
@@ -30,11 +31,7 @@ pub type EventStream =
 pub trait Journal: Send + Sync {
     /// Appends `batch`. Its sequence numbers follow the last stored one. All events belong to one
     /// run.
-    async fn append(
-        &self,
-        tenant: &TenantId,
-        batch: Vec<Arc<RecordedEvent>>,
-    ) -> Result<(), JournalError>;
+    async fn append(&self, tenant: &TenantId, batch: Vec<Arc<RecordedEvent>>) -> Result<()>;
 
     /// Appends the batch that ends its run. If the journal and the run store are one database,
     /// `end` is stored in the same transaction. Returns whether it was; if not, the caller calls
@@ -44,31 +41,21 @@ pub trait Journal: Send + Sync {
         tenant: &TenantId,
         batch: Vec<Arc<RecordedEvent>>,
         _ending: RunEnd,
-    ) -> Result<bool, JournalError> {
+    ) -> Result<bool> {
         self.append(tenant, batch).await?;
         Ok(false)
     }
 
     /// Returns all events after `after`: first the stored ones, then new ones as they arrive, up to
     /// and including the event that ends the run.
-    async fn read(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        after: Seq,
-    ) -> Result<EventStream, JournalError>;
+    async fn read(&self, tenant: &TenantId, run_id: &RunId, after: Seq) -> Result<EventStream>;
 
     /// Returns how far the journal has come.
-    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, JournalError>;
+    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead>;
 
     /// Returns the events after `after` that are stored now, without waiting for more. Streams
     /// them, so that a long journal is never in memory as a whole.
-    async fn stored(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        after: Seq,
-    ) -> Result<EventStream, JournalError> {
+    async fn stored(&self, tenant: &TenantId, run_id: &RunId, after: Seq) -> Result<EventStream> {
         let last = self.head(tenant, run_id).await?.last;
         // Sequence numbers have no gaps, so the count is known.
         let n_stored = usize::try_from(last.0.saturating_sub(after.0)).unwrap_or(usize::MAX);
@@ -81,12 +68,12 @@ pub trait Journal: Send + Sync {
         tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
-    ) -> Result<Vec<Arc<RecordedEvent>>, JournalError> {
+    ) -> Result<Vec<Arc<RecordedEvent>>> {
         self.stored(tenant, run_id, after).await?.try_collect().await
     }
 
     /// Writes to the journal, and returns when the write has succeeded. Used as a health check.
-    async fn probe(&self) -> Result<(), JournalError> {
+    async fn probe(&self) -> Result<()> {
         Ok(())
     }
 
@@ -96,7 +83,7 @@ pub trait Journal: Send + Sync {
     }
 
     /// Deletes all events of a run. Does nothing if there are none.
-    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), JournalError>;
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<()>;
 }
 
 /// Position of a journal.

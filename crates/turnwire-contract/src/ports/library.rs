@@ -10,15 +10,13 @@ use serde_json::{Map, Value};
 use super::Filter;
 use crate::{BatchId, CollectionId, FileId, TenantId, Timestamp};
 
+type Result<T, E = LibraryError> = std::result::Result<T, E>;
+
 /// Files and their content. See [`Library`] for the guarantees.
 #[async_trait]
 pub trait Files: Send + Sync {
     /// Starts an upload in pieces. Fails if the ID exists.
-    async fn upload(
-        &self,
-        tenant: &TenantId,
-        file_id: &FileId,
-    ) -> Result<Box<dyn FileUpload>, LibraryError>;
+    async fn upload(&self, tenant: &TenantId, file_id: &FileId) -> Result<Box<dyn FileUpload>>;
 
     /// Stores a file from memory. Fails if the ID exists.
     async fn add_file(
@@ -26,63 +24,54 @@ pub trait Files: Send + Sync {
         tenant: &TenantId,
         file: FileRecord,
         content: Arc<[u8]>,
-    ) -> Result<(), LibraryError> {
+    ) -> Result<()> {
         let mut upload = self.upload(tenant, &file.id).await?;
         upload.write(&content).await?;
         upload.finish(file).await
     }
 
     /// Returns a file without its content.
-    async fn file(&self, tenant: &TenantId, file_id: &FileId) -> Result<FileRecord, LibraryError>;
+    async fn file(&self, tenant: &TenantId, file_id: &FileId) -> Result<FileRecord>;
 
     /// Returns all files.
-    async fn files(&self, tenant: &TenantId) -> Result<Vec<FileRecord>, LibraryError>;
+    async fn files(&self, tenant: &TenantId) -> Result<Vec<FileRecord>>;
 
     /// Returns the size of all files together, in bytes.
-    async fn stored_bytes(&self, tenant: &TenantId) -> Result<u64, LibraryError>;
+    async fn stored_bytes(&self, tenant: &TenantId) -> Result<u64>;
 
     /// Returns the content of a file.
-    async fn content(&self, tenant: &TenantId, file_id: &FileId)
-    -> Result<Arc<[u8]>, LibraryError>;
+    async fn content(&self, tenant: &TenantId, file_id: &FileId) -> Result<Arc<[u8]>>;
 
     /// Like [`content`](Self::content), as a stream. Yields an error if the file is removed
     /// meanwhile.
-    async fn content_stream(
-        &self,
-        tenant: &TenantId,
-        file_id: &FileId,
-    ) -> Result<ContentStream, LibraryError>;
+    async fn content_stream(&self, tenant: &TenantId, file_id: &FileId) -> Result<ContentStream>;
 
     /// Deletes a file and detaches it from all collections.
-    async fn remove_file(&self, tenant: &TenantId, file_id: &FileId) -> Result<(), LibraryError>;
+    async fn remove_file(&self, tenant: &TenantId, file_id: &FileId) -> Result<()>;
 }
 
 /// Collections of files, and the search in them. See [`Library`] for the guarantees.
 #[async_trait]
 pub trait Collections: Send + Sync {
     /// Creates a collection. Fails if the ID exists.
-    async fn open_collection(
-        &self,
-        tenant: &TenantId,
-        collection: CollectionRecord,
-    ) -> Result<(), LibraryError>;
+    async fn open_collection(&self, tenant: &TenantId, collection: CollectionRecord) -> Result<()>;
 
     /// Returns a collection.
     async fn collection(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
-    ) -> Result<CollectionRecord, LibraryError>;
+    ) -> Result<CollectionRecord>;
 
     /// Returns all collections.
-    async fn collections(&self, tenant: &TenantId) -> Result<Vec<CollectionRecord>, LibraryError>;
+    async fn collections(&self, tenant: &TenantId) -> Result<Vec<CollectionRecord>>;
 
     /// Returns the number of files and bytes in a collection.
     async fn usage(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
-    ) -> Result<CollectionUsage, LibraryError>;
+    ) -> Result<CollectionUsage>;
 
     /// Replaces the name, metadata and expiry of a collection, and marks it as active now.
     async fn annotate_collection(
@@ -90,14 +79,14 @@ pub trait Collections: Send + Sync {
         tenant: &TenantId,
         collection_id: &CollectionId,
         notes: CollectionNotes,
-    ) -> Result<(), LibraryError>;
+    ) -> Result<()>;
 
     /// Deletes a collection. Its files are kept.
     async fn remove_collection(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
-    ) -> Result<(), LibraryError>;
+    ) -> Result<()>;
 
     /// Returns the chunks in `collections` that match `query` best. An expired collection is
     /// [refused](LibraryError::Refused).
@@ -106,7 +95,7 @@ pub trait Collections: Send + Sync {
         tenant: &TenantId,
         collections: &[CollectionId],
         query: &Query,
-    ) -> Result<SearchResults, LibraryError>;
+    ) -> Result<SearchResults>;
 }
 
 /// Files in collections. See [`Library`] for the guarantees.
@@ -121,7 +110,7 @@ pub trait Attachments: Send + Sync {
         collection_id: &CollectionId,
         batch: Option<BatchRecord>,
         attachments: Vec<Attachment>,
-    ) -> Result<(), LibraryError>;
+    ) -> Result<()>;
 
     /// Returns a file of a collection.
     async fn attachment(
@@ -129,14 +118,14 @@ pub trait Attachments: Send + Sync {
         tenant: &TenantId,
         collection_id: &CollectionId,
         file_id: &FileId,
-    ) -> Result<Attachment, LibraryError>;
+    ) -> Result<Attachment>;
 
     /// Returns all files of a collection.
     async fn attachments(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
-    ) -> Result<Vec<Attachment>, LibraryError>;
+    ) -> Result<Vec<Attachment>>;
 
     /// Replaces the attributes of a file in a collection, without indexing it again.
     async fn set_attributes(
@@ -145,7 +134,7 @@ pub trait Attachments: Send + Sync {
         collection_id: &CollectionId,
         file_id: &FileId,
         attributes: Map<String, Value>,
-    ) -> Result<(), LibraryError>;
+    ) -> Result<()>;
 
     /// Returns the chunks of a file in a collection; none before it is indexed.
     async fn chunks(
@@ -153,7 +142,7 @@ pub trait Attachments: Send + Sync {
         tenant: &TenantId,
         collection_id: &CollectionId,
         file_id: &FileId,
-    ) -> Result<Vec<String>, LibraryError>;
+    ) -> Result<Vec<String>>;
 
     /// Removes a file from a collection. The file itself is kept.
     async fn detach(
@@ -161,7 +150,7 @@ pub trait Attachments: Send + Sync {
         tenant: &TenantId,
         collection_id: &CollectionId,
         file_id: &FileId,
-    ) -> Result<(), LibraryError>;
+    ) -> Result<()>;
 
     /// Returns a batch.
     async fn batch(
@@ -169,7 +158,7 @@ pub trait Attachments: Send + Sync {
         tenant: &TenantId,
         collection_id: &CollectionId,
         batch_id: &BatchId,
-    ) -> Result<BatchRecord, LibraryError>;
+    ) -> Result<BatchRecord>;
 
     /// Cancels the files of a batch that are not indexed yet.
     async fn cancel_batch(
@@ -177,7 +166,7 @@ pub trait Attachments: Send + Sync {
         tenant: &TenantId,
         collection_id: &CollectionId,
         batch_id: &BatchId,
-    ) -> Result<(), LibraryError>;
+    ) -> Result<()>;
 }
 
 /// Stores files and searches them.
@@ -201,17 +190,17 @@ pub trait Library: Files + Collections + Attachments {}
 impl<T: Files + Collections + Attachments> Library for T {}
 
 /// Content of a file, in pieces.
-pub type ContentStream = Pin<Box<dyn Stream<Item = Result<Vec<u8>, LibraryError>> + Send>>;
+pub type ContentStream = Pin<Box<dyn Stream<Item = Result<Vec<u8>>> + Send>>;
 
 /// An upload in progress. Dropping it before [`finish`](Self::finish) discards the file.
 #[async_trait]
 pub trait FileUpload: Send {
     /// Appends a piece of content.
-    async fn write(&mut self, piece: &[u8]) -> Result<(), LibraryError>;
+    async fn write(&mut self, piece: &[u8]) -> Result<()>;
 
     /// Stores the file with the properties in `file`. The size is the number of bytes written;
     /// `file.bytes` is ignored.
-    async fn finish(self: Box<Self>, file: FileRecord) -> Result<(), LibraryError>;
+    async fn finish(self: Box<Self>, file: FileRecord) -> Result<()>;
 }
 
 /// A stored file, without its content.

@@ -28,6 +28,9 @@ mod usage;
 mod webhooks;
 mod workers;
 
+/// Result of a port. Most ports fail with a [`StoreError`].
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 pub use api_keys::{ApiKey, ApiKeys, MAX_API_KEYS};
 pub use audit::{
     AuditAction, AuditEnd, AuditEntry, AuditFault, AuditLog, AuditQuery, AuditRecord, AuditReport,

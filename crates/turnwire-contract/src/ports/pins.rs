@@ -3,7 +3,9 @@
 
 use async_trait::async_trait;
 
-use crate::{StoreError, TenantId};
+use crate::TenantId;
+
+use super::Result;
 
 /// A tool of a server and its trusted definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,22 +33,13 @@ pub trait Pins: Send + Sync {
         tenant: &TenantId,
         server: &str,
         tools: &[PinnedTool],
-    ) -> Result<Vec<PinnedTool>, StoreError>;
+    ) -> Result<Vec<PinnedTool>>;
 
     /// Returns the trusted definitions of a server's tools. Stores nothing.
-    async fn trusted(
-        &self,
-        _tenant: &TenantId,
-        _server: &str,
-    ) -> Result<Vec<PinnedTool>, StoreError> {
+    async fn trusted(&self, _tenant: &TenantId, _server: &str) -> Result<Vec<PinnedTool>> {
         Ok(Vec::new())
     }
 
     /// Replaces the trusted definition of a tool.
-    async fn trust(
-        &self,
-        tenant: &TenantId,
-        server: &str,
-        tool: PinnedTool,
-    ) -> Result<(), StoreError>;
+    async fn trust(&self, tenant: &TenantId, server: &str, tool: PinnedTool) -> Result<()>;
 }

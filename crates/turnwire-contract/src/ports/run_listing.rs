@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::{
     CallId, Content, ConversationId, Event, InputId, Item, RecordedEvent, Role, RunId, RunOutcome,
-    RunRecord, RunRequest, RunStatus, Timestamp, ToolOutcome,
+    RunRecord, RunRequest, RunStatus, Timestamp, ToolOutcome, any_event, words,
 };
 
 /// Maximum number of characters of a title.
@@ -22,53 +22,31 @@ const TEXT_CHARS: usize = 1_000;
 /// Maximum number of tools that a summary names.
 const MAX_TOOLS: usize = 64;
 
-/// Status of a run in a list.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum ListedStatus {
-    /// In progress.
-    Active,
-    /// In progress, and waiting for a person: an approval, or the answer to a question of a tool.
-    NeedsInput,
-    /// Not finished, and no worker has the model, server or tool it needs.
-    Stalled,
-    /// The model gave its answer, or the run ended with calls for the client.
-    Completed,
-    /// It stopped at a limit.
-    Incomplete,
-    /// The model or the engine failed.
-    Failed,
-    /// It was cancelled.
-    Cancelled,
+words! {
+    /// Status of a run in a list.
+    #[derive(
+        Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+    )]
+    pub enum ListedStatus {
+        /// In progress.
+        Active = "active",
+        /// In progress, and waiting for a person: an approval, or the answer to a question of a
+        /// tool.
+        NeedsInput = "needs_input",
+        /// Not finished, and no worker has the model, server or tool it needs.
+        Stalled = "stalled",
+        /// The model gave its answer, or the run ended with calls for the client.
+        Completed = "completed",
+        /// It stopped at a limit.
+        Incomplete = "incomplete",
+        /// The model or the engine failed.
+        Failed = "failed",
+        /// It was cancelled.
+        Cancelled = "cancelled",
+    }
 }
 
 impl ListedStatus {
-    /// All statuses.
-    pub const ALL: [Self; 7] = [
-        Self::Active,
-        Self::NeedsInput,
-        Self::Stalled,
-        Self::Completed,
-        Self::Incomplete,
-        Self::Failed,
-        Self::Cancelled,
-    ];
-
-    /// Returns the word of the status on every wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::NeedsInput => "needs_input",
-            Self::Stalled => "stalled",
-            Self::Completed => "completed",
-            Self::Incomplete => "incomplete",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
     /// Returns the status with this word.
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
@@ -200,16 +178,10 @@ impl RunProgress {
     pub fn concerns(event: &Event) -> bool {
         matches!(
             event,
-            Event::TurnStarted { .. }
-                | Event::TurnAbandoned { .. }
-                | Event::RunTakenOver { .. }
-                | Event::CallAnnounced { .. }
-                | Event::ApprovalRequested { .. }
-                | Event::ApprovalResolved { .. }
-                | Event::InputRequested { .. }
-                | Event::InputResolved { .. }
-                | Event::ToolFinished { .. }
-                | Event::RunFinished { .. }
+            any_event!(
+                TurnStarted TurnAbandoned RunTakenOver CallAnnounced ApprovalRequested
+                ApprovalResolved InputRequested InputResolved ToolFinished RunFinished
+            )
         )
     }
 

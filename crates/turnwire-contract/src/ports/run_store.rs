@@ -11,6 +11,8 @@ use crate::{
     Timestamp,
 };
 
+use super::Result;
+
 /// Runs: created, found, finished, deleted. See [`RunStore`] for the guarantees.
 #[async_trait]
 pub trait RunRecords: Send + Sync {
@@ -20,7 +22,7 @@ pub trait RunRecords: Send + Sync {
     /// created a run creates none. A store that also holds the journal writes the beginning of the
     /// journal in the same transaction: where several workers share a store, a run must not exist
     /// without its journal.
-    async fn create(&self, run: NewRun) -> Result<Created, StoreError>;
+    async fn create(&self, run: NewRun) -> Result<Created>;
 
     /// Returns the run that a request with this key created, if it was created within one day
     /// before `now` and still exists. Called before anything else that the first request may have
@@ -30,20 +32,16 @@ pub trait RunRecords: Send + Sync {
         tenant: &TenantId,
         key: &RequestKey,
         now: Timestamp,
-    ) -> Result<Option<RunId>, StoreError>;
+    ) -> Result<Option<RunId>>;
 
     /// Returns a run.
-    async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError>;
+    async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord>;
 
     /// Returns up to `most` runs, newest first.
-    async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError>;
+    async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>>;
 
     /// Returns the summaries of up to `most` runs, newest first.
-    async fn summaries(
-        &self,
-        tenant: &TenantId,
-        most: usize,
-    ) -> Result<Vec<RunSummary>, StoreError> {
+    async fn summaries(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunSummary>> {
         let records = self.list(tenant, most).await?.into_iter();
         Ok(records.map(|record| RunSummary::of(record, &RunProgress::default())).collect())
     }
@@ -51,14 +49,14 @@ pub trait RunRecords: Send + Sync {
     /// Returns a page of the newest runs, at least a thousand. Fails with
     /// [`NotFound`](StoreError::NotFound) if the run that the page starts after or ends before is
     /// not among them.
-    async fn select(&self, tenant: &TenantId, query: &RunQuery) -> Result<RunPage, StoreError> {
+    async fn select(&self, tenant: &TenantId, query: &RunQuery) -> Result<RunPage> {
         let runs = self.summaries(tenant, usize::MAX).await?;
         query.page_of(runs).ok_or_else(|| StoreError::NotFound("such run in this list".to_owned()))
     }
 
     /// Counts the newest runs by status, at least a thousand. The statuses of the filter are
     /// ignored.
-    async fn count(&self, tenant: &TenantId, filter: &RunFilter) -> Result<RunCounts, StoreError> {
+    async fn count(&self, tenant: &TenantId, filter: &RunFilter) -> Result<RunCounts> {
         Ok(filter.count(&self.summaries(tenant, usize::MAX).await?))
     }
 
@@ -69,7 +67,7 @@ pub trait RunRecords: Send + Sync {
         tenant: &TenantId,
         _within: Duration,
         most: usize,
-    ) -> Result<Vec<RunSummary>, StoreError> {
+    ) -> Result<Vec<RunSummary>> {
         self.summaries(tenant, most).await
     }
 
@@ -80,29 +78,20 @@ pub trait RunRecords: Send + Sync {
     }
 
     /// Returns the encrypted secrets of a run; none if it has ended.
-    async fn secrets(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-    ) -> Result<Vec<SealedSecret>, StoreError>;
+    async fn secrets(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<SealedSecret>>;
 
     /// Marks the run as finished, deletes its secrets, and adds `entries` to its conversation.
-    async fn finish(
-        &self,
-        run_id: &RunId,
-        outcome: RunOutcome,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError>;
+    async fn finish(&self, run_id: &RunId, outcome: RunOutcome, entries: Vec<Entry>) -> Result<()>;
 
     /// Returns the status of a run. Works also where its request cannot be read.
-    async fn status(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunStatus, StoreError> {
+    async fn status(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunStatus> {
         Ok(self.find(tenant, run_id).await?.status)
     }
 
     /// Deletes a finished run. The entries that it added to a conversation are kept. A store that is
     /// also a [`Journal`](crate::Journal) and a [`BlobStore`](crate::BlobStore) deletes its events and
     /// blobs with it.
-    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError>;
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<()>;
 
     /// Ends a run whose journal cannot be decoded: appends the final event after whatever is there,
     /// and marks the run as finished.
@@ -112,7 +101,7 @@ pub trait RunRecords: Send + Sync {
         run_id: &RunId,
         _outcome: RunOutcome,
         _at: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         Err(StoreError::NotFound(format!("journal of run `{run_id}`")))
     }
 }
@@ -125,21 +114,21 @@ pub trait Conversations: Send + Sync {
         &self,
         tenant: &TenantId,
         conversation: ConversationRecord,
-    ) -> Result<(), StoreError>;
+    ) -> Result<()>;
 
     /// Returns a conversation.
     async fn conversation(
         &self,
         tenant: &TenantId,
         conversation_id: &ConversationId,
-    ) -> Result<ConversationRecord, StoreError>;
+    ) -> Result<ConversationRecord>;
 
     /// Returns the unfinished run of a conversation, if there is one. Changes nothing.
     async fn active_run(
         &self,
         tenant: &TenantId,
         conversation_id: &ConversationId,
-    ) -> Result<Option<RunId>, StoreError>;
+    ) -> Result<Option<RunId>>;
 
     /// Replaces the client's metadata of a conversation.
     async fn annotate_conversation(
@@ -147,14 +136,14 @@ pub trait Conversations: Send + Sync {
         tenant: &TenantId,
         conversation_id: &ConversationId,
         metadata: BTreeMap<String, String>,
-    ) -> Result<(), StoreError>;
+    ) -> Result<()>;
 
     /// Deletes a conversation and its entries. Its runs are kept.
     async fn delete_conversation(
         &self,
         tenant: &TenantId,
         conversation_id: &ConversationId,
-    ) -> Result<(), StoreError>;
+    ) -> Result<()>;
 
     /// Creates a conversation with the given entries, for example from an export.
     async fn restore(
@@ -162,7 +151,7 @@ pub trait Conversations: Send + Sync {
         tenant: &TenantId,
         conversation: ConversationRecord,
         entries: Vec<Entry>,
-    ) -> Result<(), StoreError>;
+    ) -> Result<()>;
 
     /// Returns the tools that are approved for the rest of a conversation. Deleted with the
     /// conversation.
@@ -170,7 +159,7 @@ pub trait Conversations: Send + Sync {
         &self,
         tenant: &TenantId,
         conversation_id: &ConversationId,
-    ) -> Result<Vec<Allowed>, StoreError>;
+    ) -> Result<Vec<Allowed>>;
 
     /// Stores an approval for the rest of an existing conversation. Possible during a run.
     /// Idempotent.
@@ -179,7 +168,7 @@ pub trait Conversations: Send + Sync {
         tenant: &TenantId,
         conversation_id: &ConversationId,
         allowed: Allowed,
-    ) -> Result<(), StoreError>;
+    ) -> Result<()>;
 }
 
 /// The entries of conversations and of finished runs. See [`RunStore`] for the guarantees.
@@ -187,22 +176,18 @@ pub trait Conversations: Send + Sync {
 pub trait Entries: Send + Sync {
     /// Returns all entries of a finished run: its history, input and output. A run that
     /// [continues](RunRequest::continues) it starts with them.
-    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError>;
+    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>>;
 
     /// Returns the entries with these IDs, from finished runs and conversations. Unknown IDs are
     /// skipped.
-    async fn entries_named(
-        &self,
-        tenant: &TenantId,
-        names: &[ItemId],
-    ) -> Result<Vec<Entry>, StoreError>;
+    async fn entries_named(&self, tenant: &TenantId, names: &[ItemId]) -> Result<Vec<Entry>>;
 
     /// Returns all entries of a conversation that are not superseded; none if it is new.
     async fn history(
         &self,
         tenant: &TenantId,
         conversation_id: &ConversationId,
-    ) -> Result<Vec<Entry>, StoreError>;
+    ) -> Result<Vec<Entry>>;
 
     /// Adds entries to an existing conversation.
     async fn add_entries(
@@ -210,7 +195,7 @@ pub trait Entries: Send + Sync {
         tenant: &TenantId,
         conversation_id: &ConversationId,
         entries: Vec<Entry>,
-    ) -> Result<(), StoreError>;
+    ) -> Result<()>;
 
     /// Removes an entry from a conversation.
     async fn remove_entry(
@@ -218,7 +203,7 @@ pub trait Entries: Send + Sync {
         tenant: &TenantId,
         conversation_id: &ConversationId,
         item_id: &ItemId,
-    ) -> Result<(), StoreError>;
+    ) -> Result<()>;
 }
 
 /// Stores runs and conversations.

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 
-use crate::{RunId, StoreError, TenantId, Timestamp};
+use crate::{RunId, TenantId, Timestamp};
+
+use super::Result;
 
 /// A share link of a run. The link itself is not stored: it is the ID with a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,25 +33,20 @@ pub struct Share {
 #[async_trait]
 pub trait Shares: Send + Sync {
     /// Returns the secret that links are signed with.
-    async fn secret(&self) -> Result<String, StoreError>;
+    async fn secret(&self) -> Result<String>;
 
     /// Stores a share of an existing run. Fails with [`Rejected`](StoreError::Rejected) if the run
     /// has [`MAX_SHARES`] that have not expired by `share.created_at`.
-    async fn share(&self, share: Share) -> Result<(), StoreError>;
+    async fn share(&self, share: Share) -> Result<()>;
 
     /// Returns the shares of a run, oldest first.
-    async fn shares_of(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Share>, StoreError>;
+    async fn shares_of(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Share>>;
 
     /// Returns a share, of whichever tenant.
-    async fn find_share(&self, share_id: &str) -> Result<Option<Share>, StoreError>;
+    async fn find_share(&self, share_id: &str) -> Result<Option<Share>>;
 
     /// Revokes a share. Returns whether there was one.
-    async fn revoke(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        share_id: &str,
-    ) -> Result<bool, StoreError>;
+    async fn revoke(&self, tenant: &TenantId, run_id: &RunId, share_id: &str) -> Result<bool>;
 }
 
 /// Maximum number of valid share links of a run.

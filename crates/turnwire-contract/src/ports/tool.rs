@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use crate::{CallId, Reply, RunId, TenantId, ToolOutput, ToolSpec, TraceContext};
+use crate::{CallId, Reply, RunId, TenantId, ToolOutput, ToolSpec, TraceContext, partial_debug};
 
 /// A tool that the model can call.
 ///
@@ -153,14 +153,7 @@ impl ToolContext {
     }
 }
 
-impl fmt::Debug for ToolContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolContext")
-            .field("call_id", &self.call_id)
-            .field("attempt", &self.attempt)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(ToolContext { call_id, attempt });
 
 /// A note from a tool during a call.
 #[derive(Debug, Clone, PartialEq)]

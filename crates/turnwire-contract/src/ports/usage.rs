@@ -5,7 +5,9 @@ use std::ops::AddAssign;
 use async_trait::async_trait;
 use time::{Duration, Month, OffsetDateTime, Time};
 
-use crate::{Actor, StoreError, TenantId, Timestamp};
+use crate::{Actor, TenantId, Timestamp};
+
+use super::Result;
 
 /// Whose use is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -142,18 +144,15 @@ pub struct UsageCount {
 #[async_trait]
 pub trait UsageCounters: Send + Sync {
     /// Sets what `node` has used.
-    async fn set_usage(&self, node: &str, counts: &[UsageCount]) -> Result<(), StoreError>;
+    async fn set_usage(&self, node: &str, counts: &[UsageCount]) -> Result<()>;
 
     /// Returns what all nodes have used, one for each of `wanted`, in their order.
-    async fn usage_of(
-        &self,
-        wanted: &[(UsageSubject, UsageWindow)],
-    ) -> Result<Vec<UsageAmounts>, StoreError>;
+    async fn usage_of(&self, wanted: &[(UsageSubject, UsageWindow)]) -> Result<Vec<UsageAmounts>>;
 
     /// Returns the number of active runs that other workers execute or nobody does, one for each of
     /// `wanted`, in their order. Runs of versions that did not record the holder count for their
     /// tenant alone.
-    async fn runs_of_others(&self, wanted: &[UsageSubject]) -> Result<Vec<u64>, StoreError>;
+    async fn runs_of_others(&self, wanted: &[UsageSubject]) -> Result<Vec<u64>>;
 
     /// Returns the holders of a tenant that used something in a window that `at` is in, in the order
     /// of their names, at most `limit`.
@@ -162,7 +161,7 @@ pub trait UsageCounters: Send + Sync {
         tenant: &TenantId,
         at: Timestamp,
         limit: usize,
-    ) -> Result<Vec<String>, StoreError>;
+    ) -> Result<Vec<String>>;
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 
 use std::{
     collections::BTreeSet,
-    fmt,
     str::FromStr,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -16,51 +15,30 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{CallId, RunId, RunOutcome, StoreError, TenantId, Timestamp};
+use crate::{CallId, RunId, RunOutcome, TenantId, Timestamp, words};
 
-/// Type of an event that is sent.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
-)]
-pub enum WebhookEvent {
-    /// A run completed.
-    #[serde(rename = "response.completed")]
-    ResponseCompleted,
-    /// A run failed.
-    #[serde(rename = "response.failed")]
-    ResponseFailed,
-    /// A run ended at a limit.
-    #[serde(rename = "response.incomplete")]
-    ResponseIncomplete,
-    /// A run was cancelled.
-    #[serde(rename = "response.cancelled")]
-    ResponseCancelled,
-    /// A call waits for a person to approve it.
-    #[serde(rename = "run.approval_requested")]
-    ApprovalRequested,
+use super::Result;
+
+words! {
+    /// Type of an event that is sent.
+    #[derive(
+        Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+    )]
+    pub enum WebhookEvent {
+        /// A run completed.
+        ResponseCompleted = "response.completed",
+        /// A run failed.
+        ResponseFailed = "response.failed",
+        /// A run ended at a limit.
+        ResponseIncomplete = "response.incomplete",
+        /// A run was cancelled.
+        ResponseCancelled = "response.cancelled",
+        /// A call waits for a person to approve it.
+        ApprovalRequested = "run.approval_requested",
+    }
 }
 
 impl WebhookEvent {
-    /// All types.
-    pub const ALL: [Self; 5] = [
-        Self::ResponseCompleted,
-        Self::ResponseFailed,
-        Self::ResponseIncomplete,
-        Self::ResponseCancelled,
-        Self::ApprovalRequested,
-    ];
-
-    /// Returns the type as it is written on the wire and in the settings.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ResponseCompleted => "response.completed",
-            Self::ResponseFailed => "response.failed",
-            Self::ResponseIncomplete => "response.incomplete",
-            Self::ResponseCancelled => "response.cancelled",
-            Self::ApprovalRequested => "run.approval_requested",
-        }
-    }
-
     /// Returns the type for the end of a run.
     pub fn of_end(outcome: &RunOutcome) -> Self {
         match outcome {
@@ -69,12 +47,6 @@ impl WebhookEvent {
             RunOutcome::Incomplete { .. } => Self::ResponseIncomplete,
             RunOutcome::Cancelled => Self::ResponseCancelled,
         }
-    }
-}
-
-impl fmt::Display for WebhookEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -103,31 +75,20 @@ pub struct WebhookRoute {
     pub events: BTreeSet<WebhookEvent>,
 }
 
-/// How far a delivery has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DeliveryStatus {
-    /// Waits for its next attempt, or is being sent.
-    Pending,
-    /// The receiver has accepted it.
-    Delivered,
-    /// No further attempt is made.
-    Failed,
+words! {
+    /// How far a delivery has come.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+    pub enum DeliveryStatus {
+        /// Waits for its next attempt, or is being sent.
+        Pending = "pending",
+        /// The receiver has accepted it.
+        Delivered = "delivered",
+        /// No further attempt is made.
+        Failed = "failed",
+    }
 }
 
 impl DeliveryStatus {
-    /// All statuses.
-    pub const ALL: [Self; 3] = [Self::Pending, Self::Delivered, Self::Failed];
-
-    /// Returns the word of the status.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivered => "delivered",
-            Self::Failed => "failed",
-        }
-    }
-
     /// Returns the status with this word.
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
@@ -242,14 +203,10 @@ pub trait WebhookOutbox: Send + Sync {
         &self,
         receivers: &[FreeReceiver],
         now: Timestamp,
-    ) -> Result<Vec<ClaimedDelivery>, StoreError>;
+    ) -> Result<Vec<ClaimedDelivery>>;
 
     /// Stores the end of an attempt. Returns whether it changed something.
-    async fn settle(
-        &self,
-        claimed: &ClaimedDelivery,
-        attempt: &DeliveryAttempt,
-    ) -> Result<bool, StoreError>;
+    async fn settle(&self, claimed: &ClaimedDelivery, attempt: &DeliveryAttempt) -> Result<bool>;
 
     /// Lists the deliveries of a tenant by time of creation, the newest first unless the query says
     /// otherwise. Fails with [`NotFound`](StoreError::NotFound) if it names a delivery that is not
@@ -258,7 +215,7 @@ pub trait WebhookOutbox: Send + Sync {
         &self,
         tenant: &TenantId,
         query: &DeliveryQuery,
-    ) -> Result<Vec<WebhookDelivery>, StoreError>;
+    ) -> Result<Vec<WebhookDelivery>>;
 
     /// Makes a delivery due at `now` with all its attempts, however far it has come. Returns `None`
     /// if the tenant has no such delivery.
@@ -267,10 +224,10 @@ pub trait WebhookOutbox: Send + Sync {
         tenant: &TenantId,
         delivery_id: &str,
         now: Timestamp,
-    ) -> Result<Option<WebhookDelivery>, StoreError>;
+    ) -> Result<Option<WebhookDelivery>>;
 
     /// Returns the number of pending deliveries of all tenants.
-    async fn n_pending(&self) -> Result<u64, StoreError>;
+    async fn n_pending(&self) -> Result<u64>;
 
     /// Waits until this process has stored a delivery. Those of other processes are not noticed.
     async fn delivery_added(&self);

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ApprovalAnswer, CallId, InputId, Reply, RunId, StoreError, TenantId, Timestamp};
 
+use super::Result;
+
 /// Which worker executes which run. See [`Workers`] for the guarantees.
 #[async_trait]
 pub trait Leases: Send + Sync {
@@ -21,33 +23,33 @@ pub trait Leases: Send + Sync {
     }
 
     /// Renews the lease of this worker, and returns its length.
-    async fn heartbeat(&self) -> Result<Lease, StoreError>;
+    async fn heartbeat(&self) -> Result<Lease>;
 
     /// Claims up to `most` runs without a live worker.
-    async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>, StoreError>;
+    async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>>;
 
     /// Releases a run of this worker. Another worker can claim it at once.
-    async fn release(&self, run_id: &RunId) -> Result<(), StoreError>;
+    async fn release(&self, run_id: &RunId) -> Result<()>;
 
     /// Releases a run that this worker could not take over or continue. Counts as a failed
     /// takeover. The run cannot be claimed for a while, longer after each failure, unless it is
     /// cancelled.
-    async fn defer(&self, run_id: &RunId) -> Result<(), StoreError> {
+    async fn defer(&self, run_id: &RunId) -> Result<()> {
         self.release(run_id).await
     }
 
     /// Releases a claimed run to workers that have what it needs. `reason` says what this worker
     /// lacks. This worker does not claim the run again, unless the run is cancelled.
-    async fn decline(&self, run_id: &RunId, _reason: &str) -> Result<(), StoreError> {
+    async fn decline(&self, run_id: &RunId, _reason: &str) -> Result<()> {
         self.release(run_id).await
     }
 
     /// Returns the unfinished runs that belong to this worker according to the store, except those
     /// whose creation was not confirmed to the caller.
-    async fn owned_runs(&self) -> Result<Vec<RunId>, StoreError>;
+    async fn owned_runs(&self) -> Result<Vec<RunId>>;
 
     /// Returns those of `run_ids` that no longer belong to this worker.
-    async fn lost_runs(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError>;
+    async fn lost_runs(&self, run_ids: &[RunId]) -> Result<Vec<RunId>>;
 }
 
 /// Commands for the worker that has a run. See [`Workers`] for the guarantees.
@@ -55,23 +57,17 @@ pub trait Leases: Send + Sync {
 pub trait Commands: Send + Sync {
     /// Enqueues a command for the worker that owns the run. Fails with
     /// [`NotFound`](StoreError::NotFound) if the run is finished or belongs to another tenant.
-    async fn enqueue(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        command: RunCommand,
-    ) -> Result<(), StoreError>;
+    async fn enqueue(&self, tenant: &TenantId, run_id: &RunId, command: RunCommand) -> Result<()>;
 
     /// Returns the pending commands for the runs of this worker, oldest first. They stay until they
     /// are acknowledged.
-    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError>;
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>>;
 
     /// Returns the pending commands for one run, oldest first, whichever worker owns it.
-    async fn pending_commands_for(&self, run_id: &RunId)
-    -> Result<Vec<PendingCommand>, StoreError>;
+    async fn pending_commands_for(&self, run_id: &RunId) -> Result<Vec<PendingCommand>>;
 
     /// Removes commands that have been executed.
-    async fn acknowledge(&self, pending_commands: &[i64]) -> Result<(), StoreError>;
+    async fn acknowledge(&self, pending_commands: &[i64]) -> Result<()>;
 
     /// Waits until there may be a command or a run to claim. May wait forever; the caller also
     /// polls.
@@ -172,50 +168,42 @@ impl Leases for SingleWorker {
         false
     }
 
-    async fn heartbeat(&self) -> Result<Lease, StoreError> {
+    async fn heartbeat(&self) -> Result<Lease> {
         Ok(Lease { length: Duration::MAX })
     }
 
-    async fn claim(&self, _most: usize) -> Result<Vec<AbandonedRun>, StoreError> {
+    async fn claim(&self, _most: usize) -> Result<Vec<AbandonedRun>> {
         Ok(Vec::new())
     }
 
-    async fn release(&self, _run_id: &RunId) -> Result<(), StoreError> {
+    async fn release(&self, _run_id: &RunId) -> Result<()> {
         Ok(())
     }
 
-    async fn owned_runs(&self) -> Result<Vec<RunId>, StoreError> {
+    async fn owned_runs(&self) -> Result<Vec<RunId>> {
         Ok(Vec::new())
     }
 
-    async fn lost_runs(&self, _run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
+    async fn lost_runs(&self, _run_ids: &[RunId]) -> Result<Vec<RunId>> {
         Ok(Vec::new())
     }
 }
 
 #[async_trait]
 impl Commands for SingleWorker {
-    async fn enqueue(
-        &self,
-        _tenant: &TenantId,
-        run_id: &RunId,
-        _wish: RunCommand,
-    ) -> Result<(), StoreError> {
+    async fn enqueue(&self, _tenant: &TenantId, run_id: &RunId, _wish: RunCommand) -> Result<()> {
         Err(StoreError::NotFound(format!("worker for run `{run_id}`")))
     }
 
-    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>> {
         Ok(Vec::new())
     }
 
-    async fn pending_commands_for(
-        &self,
-        _run_id: &RunId,
-    ) -> Result<Vec<PendingCommand>, StoreError> {
+    async fn pending_commands_for(&self, _run_id: &RunId) -> Result<Vec<PendingCommand>> {
         Ok(Vec::new())
     }
 
-    async fn acknowledge(&self, _pending_commands: &[i64]) -> Result<(), StoreError> {
+    async fn acknowledge(&self, _pending_commands: &[i64]) -> Result<()> {
         Ok(())
     }
 
