@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use turnwire_contract::{ApiKey, ApiKeys, MAX_API_KEYS, Scope, StoreError, TenantId, Timestamp};
 
 use crate::{
-    Store,
-    database::{DatabaseError, Row, Value},
+    Result, Store,
+    database::{DatabaseError, Row, Value, values},
     workers::micros,
 };
 
@@ -16,7 +16,7 @@ const COLUMNS: &str = "id, tenant, project, name, prefix, digest, scopes, create
 
 #[async_trait]
 impl ApiKeys for Store {
-    async fn create_key(&self, key: ApiKey) -> Result<(), StoreError> {
+    async fn create_key(&self, key: ApiKey) -> Result<()> {
         let (sql, scopes) = (self.insert_key(), joined(&key));
         if self.0.database.query(&sql, &values_of(&key, &scopes)).await?.is_empty() {
             return Err(too_many());
@@ -24,12 +24,7 @@ impl ApiKeys for Store {
         Ok(())
     }
 
-    async fn rotate_key(
-        &self,
-        key_id: &str,
-        until: Timestamp,
-        new: ApiKey,
-    ) -> Result<bool, StoreError> {
+    async fn rotate_key(&self, key_id: &str, until: Timestamp, new: ApiKey) -> Result<bool> {
         let sql = format!(
             "update api_keys set changed_at = (select {now}), replaced_by = $5,
              expires_at = case when expires_at < $4 then expires_at else $4 end,
@@ -38,12 +33,12 @@ impl ApiKeys for Store {
              and (expires_at is null or expires_at > $3) returning id",
             now = self.0.database.dialect().library.now
         );
-        let values = [
-            Value::Text(key_id),
-            Value::Tenant(&new.tenant),
-            Value::Integer(new.created_at.as_micros()),
-            Value::Integer(until.as_micros()),
-            Value::Text(&new.key_id),
+        let values = values![
+            key_id,
+            &new.tenant,
+            new.created_at.as_micros(),
+            until.as_micros(),
+            &new.key_id
         ];
         let mut transaction = self.0.database.begin().await?;
         if transaction.query(&sql, &values).await?.is_empty() {
@@ -64,13 +59,13 @@ impl ApiKeys for Store {
         tenant: Option<&TenantId>,
         key_id: &str,
         now: Timestamp,
-    ) -> Result<Option<ApiKey>, StoreError> {
+    ) -> Result<Option<ApiKey>> {
         let sql = format!(
             "update api_keys set revoked_at = coalesce(revoked_at, $3), changed_at = (select {now})
              where id = $1 and tenant = coalesce($2, tenant) returning {COLUMNS}",
             now = self.0.database.dialect().library.now
         );
-        let values = [Value::Text(key_id), of_tenant(tenant), Value::Integer(now.as_micros())];
+        let values = values![key_id, of_tenant(tenant), now.as_micros()];
         match self.0.database.query(&sql, &values).await {
             // An id that cannot be stored cannot exist.
             Err(DatabaseError::InvalidValue(_)) => Ok(None),
@@ -78,7 +73,7 @@ impl ApiKeys for Store {
         }
     }
 
-    async fn list_keys(&self, tenant: Option<&TenantId>) -> Result<Vec<ApiKey>, StoreError> {
+    async fn list_keys(&self, tenant: Option<&TenantId>) -> Result<Vec<ApiKey>> {
         let sql = format!(
             "select {COLUMNS} from api_keys where tenant = coalesce($1, tenant)
              order by created_at, id"
@@ -87,32 +82,32 @@ impl ApiKeys for Store {
         Ok(found.iter().map(api_key).collect::<Result<_, _>>()?)
     }
 
-    async fn find_key(&self, digest: &str) -> Result<Option<ApiKey>, StoreError> {
+    async fn find_key(&self, digest: &str) -> Result<Option<ApiKey>> {
         let sql = format!("select {COLUMNS} from api_keys where digest = $1");
-        let found = self.0.database.query(&sql, &[Value::Text(digest)]).await?;
+        let found = self.0.database.query(&sql, &values![digest]).await?;
         Ok(found.first().map(api_key).transpose()?)
     }
 
-    async fn has_keys(&self) -> Result<bool, StoreError> {
+    async fn has_keys(&self) -> Result<bool> {
         Ok(!self.0.database.query("select id from api_keys limit 1", &[]).await?.is_empty())
     }
 
-    async fn changed_keys(&self, within: Duration) -> Result<Vec<ApiKey>, StoreError> {
+    async fn changed_keys(&self, within: Duration) -> Result<Vec<ApiKey>> {
         let sql = format!(
             "select {COLUMNS} from api_keys where changed_at > (select {now}) - $1",
             now = self.0.database.dialect().library.now
         );
         let within = i64::try_from(within.as_micros()).unwrap_or(i64::MAX / 2);
-        let found = self.0.database.query(&sql, &[Value::Integer(within)]).await?;
+        let found = self.0.database.query(&sql, &values![within]).await?;
         Ok(found.iter().map(api_key).collect::<Result<_, _>>()?)
     }
 
-    async fn note_uses(&self, uses: &[(String, Timestamp)]) -> Result<(), StoreError> {
+    async fn note_uses(&self, uses: &[(String, Timestamp)]) -> Result<()> {
         let sql = "update api_keys set last_used_at = $2
                    where id = $1 and coalesce(last_used_at, 0) < $2 returning id";
         // One by one: a transaction would hold rows that a revocation waits for.
         for (key_id, at) in uses {
-            let values = [Value::Text(key_id), Value::Integer(at.as_micros())];
+            let values = values![key_id, at.as_micros()];
             self.0.database.query(sql, &values).await?;
         }
         Ok(())
@@ -162,8 +157,7 @@ impl Store {
              returning id",
             now = database.dialect().library.now
         );
-        let most = i64::try_from(DELETED_AT_ONCE).unwrap_or(i64::MAX);
-        let values = [Value::Integer(micros(retention)), Value::Integer(most)];
+        let values = values![micros(retention), DELETED_AT_ONCE];
         while database.query(&sql, &values).await?.len() == DELETED_AT_ONCE {}
         Ok(())
     }
@@ -175,19 +169,19 @@ fn joined(key: &ApiKey) -> String {
 
 fn values_of<'a>(key: &'a ApiKey, scopes: &'a str) -> [Value<'a>; 12] {
     let time = |at: Option<Timestamp>| Value::OptionalInteger(at.map(Timestamp::as_micros));
-    [
-        Value::Text(&key.key_id),
-        Value::Tenant(&key.tenant),
-        Value::OptionalText(key.project.as_deref()),
-        Value::Text(&key.name),
-        Value::Text(&key.prefix),
-        Value::Text(&key.digest),
-        Value::Text(scopes),
-        Value::Integer(key.created_at.as_micros()),
+    values![
+        &key.key_id,
+        &key.tenant,
+        key.project.as_deref(),
+        &key.name,
+        &key.prefix,
+        &key.digest,
+        scopes,
+        key.created_at.as_micros(),
         time(key.expires_at),
         time(key.revoked_at),
         time(key.last_used_at),
-        Value::OptionalText(key.replaced_by.as_deref()),
+        key.replaced_by.as_deref()
     ]
 }
 

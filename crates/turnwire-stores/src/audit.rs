@@ -21,7 +21,7 @@ use turnwire_contract::{
 use crate::{
     Store,
     audit_chain::{ChainEnd, WaitingRecords, first_hash, next_hash},
-    database::{Database, DatabaseError, Row, Value},
+    database::{Database, DatabaseError, Result, Row, Value, values},
     turn_queue::Waited,
     workers::micros,
 };
@@ -112,7 +112,7 @@ impl AuditLog for Store {
         // One chain after the other by its index: a list of all would read every entry.
         let sql = "select min(chain) from audit_entries where chain > $1";
         let mut last = String::new();
-        while let Some(next) = database.query(sql, &[Value::Text(&last)]).await?.first() {
+        while let Some(next) = database.query(sql, &values![&last]).await?.first() {
             let Some(chain) = next.optional_text(0)? else { break };
             chain.clone_into(&mut last);
             // One that began meanwhile has its row.
@@ -130,7 +130,7 @@ impl AuditLog for Store {
 
 impl Store {
     /// Appends records together with others that wait.
-    async fn append_together(&self, records: Vec<AuditRecord>) -> Result<(), DatabaseError> {
+    async fn append_together(&self, records: Vec<AuditRecord>) -> Result<()> {
         let queue = &self.0.audit;
         loop {
             let (done, mut appended) = oneshot::channel();
@@ -174,7 +174,7 @@ impl Store {
         &self,
         end: &mut Option<ChainEnd>,
         records: &[&AuditRecord],
-    ) -> Result<(), DatabaseError> {
+    ) -> Result<()> {
         let before = end.take();
         let mut next = before.clone().unwrap_or_else(|| {
             ChainEnd::begin(format!("{}.{}", self.0.worker, uuid::Uuid::new_v4().simple()))
@@ -190,11 +190,7 @@ impl Store {
         appended
     }
 
-    async fn write_entries(
-        &self,
-        end: &mut ChainEnd,
-        records: &[&AuditRecord],
-    ) -> Result<(), DatabaseError> {
+    async fn write_entries(&self, end: &mut ChainEnd, records: &[&AuditRecord]) -> Result<()> {
         let mut columns: [Vec<String>; 7] = Default::default();
         for record in records {
             let text = serde_json::to_string(record)
@@ -226,13 +222,13 @@ impl Store {
         let start = first_hash(&end.chain);
         let mut values = vec![Value::Text(&end.chain)];
         values.extend(columns.iter().map(|column| Value::Texts(column)));
-        values.extend([Value::Text(&start), Value::Integer(end.seq), Value::Text(&end.hash)]);
+        values.extend(values![&start, end.seq, &end.hash]);
         self.0.database.change(&[add_entries, move_end.to_owned()], &values).await
     }
 
     /// Deletes entries older than `retention`, from the beginning of each chain up to the first
     /// that is younger.
-    pub(crate) async fn forget_old_audit(&self, retention: Duration) -> Result<(), DatabaseError> {
+    pub(crate) async fn forget_old_audit(&self, retention: Duration) -> Result<()> {
         let database = &self.0.database;
         let sql = "select chain, first_seq, last_seq from audit_chains where first_seq <= last_seq";
         let first_young = format!(
@@ -244,12 +240,7 @@ impl Store {
             let (chain, mut first, last) = (row.text(0)?, row.integer(1)?, row.integer(2)?);
             while first <= last {
                 let upto = last.min(first.saturating_add(DELETED_AT_ONCE - 1));
-                let values = [
-                    Value::Text(chain),
-                    Value::Integer(first),
-                    Value::Integer(upto),
-                    Value::Integer(micros(retention)),
-                ];
+                let values = values![chain, first, upto, micros(retention)];
                 let found = database.query(&first_young, &values).await?;
                 let young = found.first().map(|row| row.optional_integer(0)).transpose()?.flatten();
                 let old = young.map_or(upto, |young| young - 1);
@@ -266,8 +257,8 @@ impl Store {
     }
 
     /// Deletes the entries of a chain up to `last`.
-    async fn cut_chain(&self, chain: &str, last: i64) -> Result<(), DatabaseError> {
-        let values = [Value::Text(chain), Value::Integer(last)];
+    async fn cut_chain(&self, chain: &str, last: i64) -> Result<()> {
+        let values = values![chain, last];
         let mut transaction = self.0.database.begin().await?;
         let sql = "update audit_chains set first_seq = cast($2 as bigint) + 1, start =
                        (select hash from audit_entries where chain = $1 and seq = $2)
@@ -293,9 +284,9 @@ struct ChainRow {
     hash: String,
 }
 
-async fn row_of(database: &dyn Database, chain: &str) -> Result<Option<ChainRow>, DatabaseError> {
+async fn row_of(database: &dyn Database, chain: &str) -> Result<Option<ChainRow>> {
     let sql = "select first_seq, start, last_seq, hash from audit_chains where chain = $1";
-    let found = database.query(sql, &[Value::Text(chain)]).await?;
+    let found = database.query(sql, &values![chain]).await?;
     let ends = |row: &Row| {
         Ok(ChainRow {
             first_seq: row.integer(0)?,
@@ -314,7 +305,7 @@ async fn check_chain(
     database: &dyn Database,
     chain: &str,
     kept: &[AuditEnd],
-) -> Result<(AuditReport, bool), DatabaseError> {
+) -> Result<(AuditReport, bool)> {
     let mut report = AuditReport { n_chains: 1, ..AuditReport::default() };
     let Some(ends) = row_of(database, chain).await? else {
         report.faults.push(fault(chain, 0, "where its chain begins and ends was deleted"));
@@ -334,12 +325,7 @@ async fn check_chain(
     loop {
         let sql = "select seq, hash, record, at, tenant, action, object from audit_entries
                    where chain = $1 and seq > $2 and seq <= $3 order by seq limit $4";
-        let values = [
-            Value::Text(chain),
-            Value::Integer(seq),
-            Value::Integer(ends.last_seq),
-            Value::Integer(PAGE),
-        ];
+        let values = values![chain, seq, ends.last_seq, PAGE];
         let page = database.query(sql, &values).await?;
         for row in &page {
             let (stored_seq, stored_hash, record) = (row.integer(0)?, row.text(1)?, row.text(2)?);
@@ -374,7 +360,7 @@ async fn check_chain(
     }
     // An end is stored with its entries, so the last entry is never after the end that is read later.
     let sql = "select max(seq) from audit_entries where chain = $1";
-    let found = database.query(sql, &[Value::Text(chain)]).await?;
+    let found = database.query(sql, &values![chain]).await?;
     let last = found.first().map(|row| row.optional_integer(0)).transpose()?.flatten();
     let later = row_of(database, chain).await?;
     let was_cut = later.as_ref().is_some_and(|later| later.first_seq != ends.first_seq);
@@ -388,7 +374,7 @@ async fn check_chain(
 }
 
 /// Whether the columns for queries say what the record says, whatever version wrote it.
-fn is_about(row: &Row, record: &str) -> Result<bool, DatabaseError> {
+fn is_about(row: &Row, record: &str) -> Result<bool> {
     let Ok(record) = serde_json::from_str::<serde_json::Value>(record) else { return Ok(false) };
     let text = |name: &str| record.get(name).and_then(serde_json::Value::as_str);
     let at = record.get("at").cloned().and_then(|at| serde_json::from_value(at).ok());
@@ -406,7 +392,7 @@ fn fault_at(chain: &str, seq: u64, what: &str) -> AuditFault {
     AuditFault { chain: chain.to_owned(), seq, what: what.to_owned() }
 }
 
-fn entry(row: &Row) -> Result<AuditEntry, DatabaseError> {
+fn entry(row: &Row) -> Result<AuditEntry> {
     let record = serde_json::from_str(row.text(2)?)
         .map_err(|error| DatabaseError::Failed(format!("an entry of the audit log: {error}")))?;
     Ok(AuditEntry {

@@ -5,7 +5,7 @@ use turnwire_contract::{BlobError, BlobId, BlobStore, RunId, TenantId};
 
 use crate::{
     Store,
-    database::{DatabaseError, Row, Value},
+    database::{DatabaseError, Row, values},
     failures::blob_error,
     sealing::Place,
 };
@@ -25,11 +25,11 @@ impl BlobStore for Store {
         // The same id has the same text: a retry after a lost response.
         let sql = "insert into blobs (tenant, id, run_id, body) values ($1, $2, $3, $4)
                    on conflict (tenant, id) do update set body = excluded.body";
-        let values = [
-            Value::Tenant(tenant),
-            Value::Text(id.as_str()),
-            Value::Text(run_id.as_str()),
-            Value::Bytes(sealed.as_deref().unwrap_or(text.as_bytes())),
+        let values = values![
+            tenant,
+            id.as_str(),
+            run_id.as_str(),
+            sealed.as_deref().unwrap_or(text.as_bytes())
         ];
         match self.0.database.query(sql, &values).await {
             Ok(_) => Ok(()),
@@ -40,7 +40,7 @@ impl BlobStore for Store {
 
     async fn get(&self, tenant: &TenantId, id: &BlobId) -> Result<String, BlobError> {
         let sql = "select body from blobs where tenant = $1 and id = $2";
-        let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
+        let values = values![tenant, id.as_str()];
         let found = self.0.database.query(sql, &values).await;
         let found = found.map_err(|error| blob_error(error, id))?;
         let row = found.first().ok_or_else(|| BlobError::NotFound(id.clone()))?;
@@ -49,7 +49,7 @@ impl BlobStore for Store {
 
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError> {
         let sql = "delete from blobs where tenant = $1 and run_id = $2";
-        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
+        let values = values![tenant, run_id.as_str()];
         match self.0.database.query(sql, &values).await {
             Ok(_) | Err(DatabaseError::InvalidValue(_)) => Ok(()),
             Err(error) => Err(blob_error(error, &BlobId::from(run_id.as_str()))),

@@ -27,7 +27,7 @@ use turnwire_contract::{RecordedEvent, RunId, TenantId};
 
 use crate::{
     Store,
-    database::{DatabaseError, Row, Value},
+    database::{DatabaseError, Result, Row, Value, values},
     pages::{EVENT_OVERHEAD_BYTES, stored_row},
     rows::{EventRow, ROW_BYTES, StoredRow, new_tag, sealed_rows, to_merged_rows, to_rows},
     sealing::{DataKey, Place},
@@ -79,7 +79,7 @@ struct Replacement {
 impl Store {
     /// Merges the rows of runs that finished at least `age` ago, those that have waited longest first.
     /// Returns whether there may be more.
-    pub(crate) async fn compact_some(&self, age: Duration) -> Result<bool, DatabaseError> {
+    pub(crate) async fn compact_some(&self, age: Duration) -> Result<bool> {
         let runs = self.take_some(age).await?;
         let mut candidates = with_rest(self.candidates(&runs)).await;
         if let Err(DatabaseError::TooSlow(_)) = candidates {
@@ -102,7 +102,7 @@ impl Store {
     }
 
     /// Moves the cursor, and returns the runs that it has passed. None if another worker was faster.
-    async fn take_some(&self, age: Duration) -> Result<Vec<String>, DatabaseError> {
+    async fn take_some(&self, age: Duration) -> Result<Vec<String>> {
         let database = &self.0.database;
         let sql = format!(
             "select id, (select run_id from compaction) from runs
@@ -112,13 +112,12 @@ impl Store {
              order by finished_at, id limit $2",
             database.dialect().later("$1")
         );
-        let most = i64::try_from(AT_ONCE).unwrap_or(i64::MAX);
-        let values = [Value::Integer(-micros(age)), Value::Integer(most)];
+        let values = values![-micros(age), AT_ONCE];
         let found = database.query(&sql, &values).await?;
         let Some(last) = found.last() else { return Ok(Vec::new()) };
         let sql = "update compaction set finished_at = runs.finished_at, run_id = runs.id from runs
                    where runs.id = $1 and compaction.run_id = $2 returning compaction.run_id";
-        let values = [Value::Text(last.text(0)?), Value::Text(last.text(1)?)];
+        let values = values![last.text(0)?, last.text(1)?];
         if database.query(sql, &values).await?.is_empty() {
             return Ok(Vec::new());
         }
@@ -126,7 +125,7 @@ impl Store {
     }
 
     /// Returns those of `runs` that did not change hands, with enough rows of deltas.
-    async fn candidates(&self, runs: &[String]) -> Result<Vec<Candidate>, DatabaseError> {
+    async fn candidates(&self, runs: &[String]) -> Result<Vec<Candidate>> {
         if runs.is_empty() {
             return Ok(Vec::new());
         }
@@ -140,7 +139,7 @@ impl Store {
             self.0.database.dialect().texts("$1")
         );
         let runs: Vec<&str> = runs.iter().map(String::as_str).collect();
-        let values = [Value::Texts(&runs), Value::Integer(MIN_ROWS)];
+        let values = values![&runs, MIN_ROWS];
         let mut candidates = Vec::new();
         for row in self.0.database.query(&sql, &values).await? {
             let (first_tag, last_tag) = (row.integer(2)?, row.optional_integer(4)?);
@@ -153,7 +152,7 @@ impl Store {
         Ok(candidates)
     }
 
-    async fn compact(&self, run: &Candidate) -> Result<(), DatabaseError> {
+    async fn compact(&self, run: &Candidate) -> Result<()> {
         // Of rows that stay, the body is not read.
         let sql = "select first_seq, last_seq, kind, call_id, body
                    from (select first_seq, last_seq, kind, call_id, body,
@@ -171,14 +170,14 @@ impl Store {
         let half_a_row = i64::try_from(ROW_BYTES / 2).unwrap_or(i64::MAX);
         let mut after = 0;
         loop {
-            let values = [
-                Value::Text(run.run_id.as_str()),
-                Value::Integer(after),
-                Value::Integer(run.last_tag),
-                Value::Integer(half_a_row),
-                Value::Integer(PAGE_ROWS),
-                Value::Integer(EVENT_OVERHEAD_BYTES),
-                Value::Integer(PAGE_BYTES),
+            let values = values![
+                run.run_id.as_str(),
+                after,
+                run.last_tag,
+                half_a_row,
+                PAGE_ROWS,
+                EVENT_OVERHEAD_BYTES,
+                PAGE_BYTES
             ];
             let page = with_rest(self.0.database.query(sql, &values)).await?;
             let Some(last) = page.last() else { return Ok(()) };
@@ -196,11 +195,7 @@ impl Store {
     }
 
     /// Returns what becomes of a page of rows.
-    async fn replacement(
-        &self,
-        run: &Candidate,
-        page: &[Row],
-    ) -> Result<Replacement, DatabaseError> {
+    async fn replacement(&self, run: &Candidate, page: &[Row]) -> Result<Replacement> {
         let mut replacement = Replacement::default();
         let mut neighbours = Neighbours::default();
         for row in page {
@@ -226,7 +221,7 @@ impl Store {
         run: &Candidate,
         replacement: Replacement,
         key: Option<&DataKey>,
-    ) -> Result<bool, DatabaseError> {
+    ) -> Result<bool> {
         let database = &self.0.database;
         let dialect = database.dialect();
         let Replacement { first_seqs, rows } = replacement;
@@ -250,7 +245,7 @@ impl Store {
         );
         let border = |seq: Option<&i64>| Value::Integer(seq.copied().unwrap_or_default());
         let (first, last) = (border(first_seqs.first()), border(first_seqs.last()));
-        let deleted = [run_id, Value::Integers(&first_seqs), first, last];
+        let deleted = values![run_id, &first_seqs, first, last];
         if transaction.query(&delete, &deleted).await?.len() != first_seqs.len() {
             transaction.rollback().await;
             return Ok(false);
@@ -265,14 +260,7 @@ impl Store {
         let firsts: Vec<&str> = seqs.iter().map(|(first, _)| first.as_str()).collect();
         let lasts: Vec<&str> = seqs.iter().map(|(_, last)| last.as_str()).collect();
         let bodies: Vec<&str> = rows.iter().map(|row| row.body.as_str()).collect();
-        let values = [
-            tenant,
-            run_id,
-            Value::Integer(new_tag()),
-            Value::Texts(&firsts),
-            Value::Texts(&lasts),
-            Value::Texts(&bodies),
-        ];
+        let values = values![tenant, run_id, new_tag(), &firsts, &lasts, &bodies];
         transaction.query(&insert, &values).await?;
         transaction.commit().await?;
         Ok(true)
@@ -308,7 +296,7 @@ impl Neighbours {
     }
 
     /// Adds the merged rows, if there are at most half as many.
-    fn merge_into(self, replacement: &mut Replacement) -> Result<(), DatabaseError> {
+    fn merge_into(self, replacement: &mut Replacement) -> Result<()> {
         let rows = to_merged_rows(&self.events)?;
         if !rows.is_empty() && rows.len() * 2 <= self.first_seqs.len() {
             replacement.first_seqs.extend(self.first_seqs);

@@ -5,15 +5,18 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use async_trait::async_trait;
 use turnwire_contract::{
-    ConversationId, ConversationRecord, Entry, ItemId, RunId, StoreError, TenantId, Timestamp,
+    Allowed, ConversationId, ConversationRecord, Conversations, Entries, Entry, ItemId, RunId,
+    StoreError, TenantId, Timestamp,
 };
 
 use crate::{
-    Store,
-    database::{Database, DatabaseError, Dialect, Row, Transaction, Value},
+    Result, Store,
+    database::{DatabaseError, Dialect, Row, Transaction, Value, values},
     entries,
     failures::{decode, encode, rolled_back},
+    run_store::unknown as unknown_run,
     sealing::Place,
     workers::micros,
 };
@@ -27,14 +30,14 @@ pub(crate) async fn hold_for_run(
     id: &ConversationId,
     replaces: Option<&ItemId>,
     now: Timestamp,
-) -> Result<i64, StoreError> {
+) -> Result<i64> {
     let sql = format!(
         "insert into conversations (tenant, id, created_at, used_at, metadata)
          values ($1, $2, $3, {}, '{{}}')
          on conflict (tenant, id) do update set used_at = excluded.used_at",
         dialect.now
     );
-    let values = [Value::Tenant(tenant), Value::Text(id.as_str()), Value::Integer(now.as_micros())];
+    let values = values![tenant, id.as_str(), now.as_micros()];
     transaction.query(&sql, &values).await?;
     // A separate statement: it must start after the lock to see earlier commits.
     must_be_idle(transaction, tenant, id).await?;
@@ -45,7 +48,7 @@ pub(crate) async fn hold_for_run(
     }
     let sql = "select coalesce(max(position), 0) from entries
                where tenant = $1 and conversation_id = $2 and superseded_upto is null";
-    let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
+    let values = values![tenant, id.as_str()];
     let found = transaction.query(sql, &values).await?;
     Ok(found.first().map(|row| row.integer(0)).transpose()?.unwrap_or_default())
 }
@@ -56,12 +59,12 @@ async fn lock_row(
     dialect: &Dialect,
     tenant: &TenantId,
     id: &ConversationId,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let sql = format!(
         "update conversations set used_at = {} where tenant = $1 and id = $2 returning id",
         dialect.now
     );
-    let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
+    let values = values![tenant, id.as_str()];
     if transaction.query(&sql, &values).await?.is_empty() {
         return Err(unknown(id));
     }
@@ -72,8 +75,8 @@ async fn must_be_idle(
     transaction: &mut dyn Transaction,
     tenant: &TenantId,
     id: &ConversationId,
-) -> Result<(), StoreError> {
-    let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
+) -> Result<()> {
+    let values = values![tenant, id.as_str()];
     match transaction.query(BUSY_WITH, &values).await?.first() {
         Some(row) => Err(busy(id, row)?),
         None => Ok(()),
@@ -83,7 +86,7 @@ async fn must_be_idle(
 const BUSY_WITH: &str = "select id from runs
                          where tenant = $1 and conversation_id = $2 and state = 'active'";
 
-fn busy(id: &ConversationId, row: &Row) -> Result<StoreError, StoreError> {
+fn busy(id: &ConversationId, row: &Row) -> Result<StoreError> {
     let run_id = RunId::from(row.text(0)?);
     Ok(StoreError::Busy { conversation_id: id.clone(), run_id })
 }
@@ -96,17 +99,6 @@ fn missing(name: &ItemId) -> StoreError {
     StoreError::NotFound(format!("item `{name}`"))
 }
 
-/// Returns the active run of a conversation, if there is one.
-pub(crate) async fn active_run(
-    database: &dyn Database,
-    tenant: &TenantId,
-    id: &ConversationId,
-) -> Result<Option<RunId>, StoreError> {
-    let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
-    let found = database.query(BUSY_WITH, &values).await?;
-    Ok(found.first().map(|row| row.text(0)).transpose()?.map(RunId::from))
-}
-
 /// Deletes a locked conversation. Entries that belong to runs stay.
 async fn remove(
     transaction: &mut dyn Transaction,
@@ -114,7 +106,7 @@ async fn remove(
     id: &ConversationId,
 ) -> Result<(), DatabaseError> {
     entries::take_out(transaction, tenant, id, None).await?;
-    let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
+    let values = values![tenant, id.as_str()];
     for sql in [
         "delete from allowed where tenant = $1 and conversation_id = $2",
         "delete from conversations where tenant = $1 and id = $2",
@@ -124,12 +116,13 @@ async fn remove(
     Ok(())
 }
 
-impl Store {
-    pub(crate) async fn open_conversation(
+#[async_trait]
+impl Conversations for Store {
+    async fn open_conversation(
         &self,
         tenant: &TenantId,
-        conversation: &ConversationRecord,
-    ) -> Result<(), StoreError> {
+        conversation: ConversationRecord,
+    ) -> Result<()> {
         let metadata =
             self.sealed_metadata(tenant, &conversation.id, &conversation.metadata).await?;
         let sql = format!(
@@ -138,20 +131,20 @@ impl Store {
             self.0.database.dialect().now
         );
         let opened =
-            self.0.database.query(&sql, &values_of(tenant, conversation, &metadata)).await?;
+            self.0.database.query(&sql, &values_of(tenant, &conversation, &metadata)).await?;
         if opened.is_empty() {
             return Err(StoreError::Exists(format!("conversation `{}`", conversation.id)));
         }
         Ok(())
     }
 
-    pub(crate) async fn find_conversation(
+    async fn conversation(
         &self,
         tenant: &TenantId,
         id: &ConversationId,
-    ) -> Result<ConversationRecord, StoreError> {
+    ) -> Result<ConversationRecord> {
         let sql = "select created_at, metadata from conversations where tenant = $1 and id = $2";
-        let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
+        let values = values![tenant, id.as_str()];
         let found = self.0.database.query(sql, &values).await?;
         let row = found.first().ok_or_else(|| unknown(id))?;
         let created_at = Timestamp::from_micros(row.integer(0)?);
@@ -159,106 +152,41 @@ impl Store {
         Ok(ConversationRecord { id: id.clone(), created_at, metadata: decode(&metadata)? })
     }
 
-    pub(crate) async fn annotate(
+    async fn active_run(&self, tenant: &TenantId, id: &ConversationId) -> Result<Option<RunId>> {
+        let values = values![tenant, id.as_str()];
+        let found = self.0.database.query(BUSY_WITH, &values).await?;
+        Ok(found.first().map(|row| row.text(0)).transpose()?.map(RunId::from))
+    }
+
+    async fn annotate_conversation(
         &self,
         tenant: &TenantId,
         id: &ConversationId,
-        metadata: &BTreeMap<String, String>,
-    ) -> Result<(), StoreError> {
+        metadata: BTreeMap<String, String>,
+    ) -> Result<()> {
         let sql = format!(
             "update conversations set metadata = $3, used_at = {} where tenant = $1 and id = $2
              returning id",
             self.0.database.dialect().now
         );
-        let metadata = self.sealed_metadata(tenant, id, metadata).await?;
-        let values = [Value::Tenant(tenant), Value::Text(id.as_str()), Value::Text(&metadata)];
+        let metadata = self.sealed_metadata(tenant, id, &metadata).await?;
+        let values = values![tenant, id.as_str(), &metadata];
         let changed = self.0.database.query(&sql, &values).await?;
         changed.first().map(drop).ok_or_else(|| unknown(id))
     }
 
-    pub(crate) async fn drop_conversation(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<(), StoreError> {
+    async fn delete_conversation(&self, tenant: &TenantId, id: &ConversationId) -> Result<()> {
         let mut transaction = self.lock_conversation(tenant, id).await?;
         remove(&mut *transaction, tenant, id).await?;
         Ok(transaction.commit().await?)
     }
 
-    /// Deletes at most `most` conversations unused for `retention`. Returns how many.
-    pub(crate) async fn forget_unused_conversations(
-        &self,
-        retention: Duration,
-        most: usize,
-    ) -> Result<usize, StoreError> {
-        let dialect = self.0.database.dialect();
-        let age = Value::Integer(-micros(retention));
-        let is_unused = format!(
-            "used_at <= (select {}) and not exists
-                 (select 1 from runs where runs.tenant = conversations.tenant
-                  and runs.conversation_id = conversations.id and runs.state = 'active')",
-            dialect.later("$1")
-        );
-        let sql = format!(
-            "select tenant, id from conversations where {is_unused} order by used_at limit $2"
-        );
-        let most = Value::Integer(i64::try_from(most).unwrap_or(i64::MAX));
-        let unused = self.0.database.query(&sql, &[age, most]).await?;
-        let mut n_forgotten = 0;
-        for row in &unused {
-            let (tenant, id) = (TenantId::from(row.text(0)?), ConversationId::from(row.text(1)?));
-            // It may have been used since.
-            let lock = format!(
-                "update conversations set used_at = used_at
-                 where {is_unused} and tenant = $2 and id = $3 returning id"
-            );
-            let mut transaction = self.0.database.begin().await?;
-            let values = [age, Value::Tenant(&tenant), Value::Text(id.as_str())];
-            if transaction.query(&lock, &values).await?.is_empty() {
-                transaction.rollback().await;
-                continue;
-            }
-            remove(&mut *transaction, &tenant, &id).await?;
-            transaction.commit().await?;
-            n_forgotten += 1;
-        }
-        Ok(n_forgotten)
-    }
-
-    pub(crate) async fn add_to_conversation(
+    async fn restore(
         &self,
         tenant: &TenantId,
-        id: &ConversationId,
-        added: &[Entry],
-    ) -> Result<(), StoreError> {
-        let dialect = self.0.database.dialect();
-        let key = self.0.sealing.current(tenant).await?;
-        let mut transaction = self.lock_conversation(tenant, id).await?;
-        let (id, key) = (Some(id.as_str()), key.as_deref());
-        entries::add(&mut *transaction, dialect, tenant, None, id, added, key).await?;
-        Ok(transaction.commit().await?)
-    }
-
-    pub(crate) async fn take_from_conversation(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        name: &ItemId,
-    ) -> Result<(), StoreError> {
-        let mut transaction = self.lock_conversation(tenant, id).await?;
-        if !entries::take_out(&mut *transaction, tenant, id, Some(name)).await? {
-            return Err(rolled_back(transaction, missing(name)).await);
-        }
-        Ok(transaction.commit().await?)
-    }
-
-    pub(crate) async fn replace_conversation(
-        &self,
-        tenant: &TenantId,
-        conversation: &ConversationRecord,
-        all: &[Entry],
-    ) -> Result<(), StoreError> {
+        conversation: ConversationRecord,
+        entries: Vec<Entry>,
+    ) -> Result<()> {
         let dialect = self.0.database.dialect();
         let key = self.0.sealing.current(tenant).await?;
         let metadata =
@@ -271,15 +199,133 @@ impl Store {
                  used_at = excluded.used_at",
             dialect.now
         );
-        transaction.query(&sql, &values_of(tenant, conversation, &metadata)).await?;
+        transaction.query(&sql, &values_of(tenant, &conversation, &metadata)).await?;
         let id = &conversation.id;
         if let Err(refusal) = must_be_idle(&mut *transaction, tenant, id).await {
             return Err(rolled_back(transaction, refusal).await);
         }
         entries::take_out(&mut *transaction, tenant, id, None).await?;
         let (id, key) = (Some(id.as_str()), key.as_deref());
-        entries::add(&mut *transaction, dialect, tenant, None, id, all, key).await?;
+        entries::add(&mut *transaction, dialect, tenant, None, id, &entries, key).await?;
         Ok(transaction.commit().await?)
+    }
+
+    async fn allowed(&self, tenant: &TenantId, id: &ConversationId) -> Result<Vec<Allowed>> {
+        let sql = "select tool, definition from allowed where tenant = $1 and conversation_id = $2";
+        let values = values![tenant, id.as_str()];
+        let found = self.0.database.query(sql, &values).await?;
+        let allowed = |row: &Row| {
+            let (tool, definition) = (row.text(0)?.to_owned(), row.text(1)?.to_owned());
+            Ok::<_, DatabaseError>(Allowed { tool, definition })
+        };
+        Ok(found.iter().map(allowed).collect::<Result<_, _>>()?)
+    }
+
+    async fn allow(&self, tenant: &TenantId, id: &ConversationId, allowed: Allowed) -> Result<()> {
+        // Only for an existing conversation: permissions are deleted with it.
+        let sql = "insert into allowed (tenant, conversation_id, tool, definition)
+                   select tenant, id, $3, $4 from conversations where tenant = $1 and id = $2
+                   on conflict (tenant, conversation_id, tool, definition) do nothing";
+        let values = values![tenant, id.as_str(), &allowed.tool, &allowed.definition];
+        self.0.database.query(sql, &values).await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Entries for Store {
+    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>> {
+        // A deleted run is still visible to a run that continues it.
+        let sql = "select state from runs as r where tenant = $1 and id = $2
+                   and (state <> 'hidden' or exists
+                       (select 1 from runs as next where next.continues = r.id
+                        and next.tenant = r.tenant and next.state = 'active'))";
+        let values = values![tenant, run_id.as_str()];
+        let found = self.0.database.query(sql, &values).await?;
+        match found.first().map(|row| row.text(0)).transpose()? {
+            None => Err(unknown_run(run_id)),
+            Some("active") => Err(StoreError::Unfinished(run_id.clone())),
+            Some(_) => entries::of_chain(&*self.0.database, &self.0.sealing, tenant, run_id).await,
+        }
+    }
+
+    async fn entries_named(&self, tenant: &TenantId, names: &[ItemId]) -> Result<Vec<Entry>> {
+        // An id that cannot be stored must not hide the others.
+        let names: Vec<ItemId> =
+            names.iter().filter(|name| !name.as_str().contains('\0')).cloned().collect();
+        entries::named(&*self.0.database, &self.0.sealing, tenant, &names).await
+    }
+
+    async fn history(&self, tenant: &TenantId, id: &ConversationId) -> Result<Vec<Entry>> {
+        entries::of_conversation(&*self.0.database, &self.0.sealing, tenant, id).await
+    }
+
+    async fn add_entries(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        entries: Vec<Entry>,
+    ) -> Result<()> {
+        let dialect = self.0.database.dialect();
+        let key = self.0.sealing.current(tenant).await?;
+        let mut transaction = self.lock_conversation(tenant, id).await?;
+        let (id, key) = (Some(id.as_str()), key.as_deref());
+        entries::add(&mut *transaction, dialect, tenant, None, id, &entries, key).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    async fn remove_entry(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        item_id: &ItemId,
+    ) -> Result<()> {
+        let mut transaction = self.lock_conversation(tenant, id).await?;
+        if !entries::take_out(&mut *transaction, tenant, id, Some(item_id)).await? {
+            return Err(rolled_back(transaction, missing(item_id)).await);
+        }
+        Ok(transaction.commit().await?)
+    }
+}
+
+impl Store {
+    /// Deletes at most `most` conversations unused for `retention`. Returns how many.
+    pub(crate) async fn forget_unused_conversations(
+        &self,
+        retention: Duration,
+        most: usize,
+    ) -> Result<usize> {
+        let dialect = self.0.database.dialect();
+        let age = Value::Integer(-micros(retention));
+        let is_unused = format!(
+            "used_at <= (select {}) and not exists
+                 (select 1 from runs where runs.tenant = conversations.tenant
+                  and runs.conversation_id = conversations.id and runs.state = 'active')",
+            dialect.later("$1")
+        );
+        let sql = format!(
+            "select tenant, id from conversations where {is_unused} order by used_at limit $2"
+        );
+        let unused = self.0.database.query(&sql, &values![age, most]).await?;
+        let mut n_forgotten = 0;
+        for row in &unused {
+            let (tenant, id) = (TenantId::from(row.text(0)?), ConversationId::from(row.text(1)?));
+            // It may have been used since.
+            let lock = format!(
+                "update conversations set used_at = used_at
+                 where {is_unused} and tenant = $2 and id = $3 returning id"
+            );
+            let mut transaction = self.0.database.begin().await?;
+            let values = values![age, &tenant, id.as_str()];
+            if transaction.query(&lock, &values).await?.is_empty() {
+                transaction.rollback().await;
+                continue;
+            }
+            remove(&mut *transaction, &tenant, &id).await?;
+            transaction.commit().await?;
+            n_forgotten += 1;
+        }
+        Ok(n_forgotten)
     }
 
     async fn sealed_metadata(
@@ -287,7 +333,7 @@ impl Store {
         tenant: &TenantId,
         id: &ConversationId,
         metadata: &BTreeMap<String, String>,
-    ) -> Result<String, StoreError> {
+    ) -> Result<String> {
         let mut metadata = encode(metadata)?;
         if let Some(key) = self.0.sealing.current(tenant).await? {
             key.seal(Place::metadata(id), &mut metadata)?;
@@ -299,7 +345,7 @@ impl Store {
         &self,
         tenant: &TenantId,
         id: &ConversationId,
-    ) -> Result<Box<dyn Transaction>, StoreError> {
+    ) -> Result<Box<dyn Transaction>> {
         let dialect = self.0.database.dialect();
         let mut transaction = self.0.database.begin().await?;
         match lock_row(&mut *transaction, dialect, tenant, id).await {
@@ -314,10 +360,5 @@ fn values_of<'a>(
     conversation: &'a ConversationRecord,
     metadata: &'a str,
 ) -> [Value<'a>; 4] {
-    [
-        Value::Tenant(tenant),
-        Value::Text(conversation.id.as_str()),
-        Value::Integer(conversation.created_at.as_micros()),
-        Value::Text(metadata),
-    ]
+    values![tenant, conversation.id.as_str(), conversation.created_at.as_micros(), metadata]
 }

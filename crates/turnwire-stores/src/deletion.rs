@@ -8,7 +8,7 @@ use tokio::{sync::oneshot, time::Instant};
 use turnwire_contract::StoreError;
 
 use crate::{
-    database::{Database, DatabaseError, Dialect, Row, Transaction, Value},
+    database::{Database, Dialect, Result, Row, Transaction, Value, values},
     entries::IS_INPUT,
     input_lists::{self, ListKey},
     turn_queue::TurnQueue,
@@ -38,7 +38,7 @@ pub(crate) struct RunKey {
 }
 
 /// Decodes the columns `tenant` and `id`.
-pub(crate) fn run_key(row: &Row) -> Result<RunKey, DatabaseError> {
+pub(crate) fn run_key(row: &Row) -> Result<RunKey> {
     Ok(RunKey { tenant: row.text(0)?.to_owned(), run_id: row.text(1)?.to_owned() })
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn delete(
     transaction: &mut dyn Transaction,
     dialect: &'static Dialect,
     runs: &[RunKey],
-) -> Result<(), DatabaseError> {
+) -> Result<()> {
     const TABLES: [&str; 7] = [
         "run_events",
         "blobs",
@@ -74,10 +74,7 @@ const SLICE: i64 = 5_000;
 
 /// Deletes an unlocked run that is too large for one transaction. It is hidden first, so that it
 /// disappears at once; then its rows are deleted in slices.
-pub(crate) async fn delete_in_slices(
-    database: &dyn Database,
-    run: &RunKey,
-) -> Result<(), DatabaseError> {
+pub(crate) async fn delete_in_slices(database: &dyn Database, run: &RunKey) -> Result<()> {
     let (tenant, run_id) = (Value::Text(&run.tenant), Value::Text(&run.run_id));
     let hide = "update runs set state = 'hidden', request = '', outcome = null, worker = ''
                 where tenant = $1 and id = $2 and state <> 'active' returning id";
@@ -93,7 +90,7 @@ pub(crate) async fn delete_in_slices(
         );
         let some_left = format!("select 1 from {table} where tenant = $1 and run_id = $2 limit 1");
         // Another worker may delete the same slice, and more.
-        while !database.query(&sql, &[tenant, run_id, Value::Integer(most)]).await?.is_empty()
+        while !database.query(&sql, &values![tenant, run_id, most]).await?.is_empty()
             || !database.query(&some_left, &[tenant, run_id]).await?.is_empty()
         {}
     }
@@ -110,14 +107,14 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     /// Executes a statement about all runs of the batch: `{before} (…) {after}`.
-    async fn ask(&mut self, before: &str, after: &str) -> Result<Vec<Row>, DatabaseError> {
+    async fn ask(&mut self, before: &str, after: &str) -> Result<Vec<Row>> {
         let sql = format!("{before} {} {after}", self.keys());
         self.query(&sql).await
     }
 
     /// Executes statements about all runs of the batch, `{before} (…)`, in one go. No two of them
     /// concern the same row.
-    async fn change(&mut self, beginnings: &[impl AsRef<str>]) -> Result<(), DatabaseError> {
+    async fn change(&mut self, beginnings: &[impl AsRef<str>]) -> Result<()> {
         let keys = self.keys();
         let all: Vec<String> =
             beginnings.iter().map(|before| format!("{} {keys}", before.as_ref())).collect();
@@ -129,15 +126,15 @@ impl Batch<'_> {
         format!("(select zipped.c1, zipped.c2 from {})", self.dialect.zip(&["$1", "$2"]))
     }
 
-    async fn query(&mut self, sql: &str) -> Result<Vec<Row>, DatabaseError> {
+    async fn query(&mut self, sql: &str) -> Result<Vec<Row>> {
         let tenants: Vec<&str> = self.runs.iter().map(|run| run.tenant.as_str()).collect();
         let run_ids: Vec<&str> = self.runs.iter().map(|run| run.run_id.as_str()).collect();
-        self.transaction.query(sql, &[Value::Texts(&tenants), Value::Texts(&run_ids)]).await
+        self.transaction.query(sql, &values![&tenants, &run_ids]).await
     }
 
     /// Deletes hidden runs that no run continues, then those that only these continued, and so on
     /// up the chains.
-    async fn delete_unreferenced(&mut self) -> Result<(), DatabaseError> {
+    async fn delete_unreferenced(&mut self) -> Result<()> {
         let mut lists = Vec::new();
         while !self.runs.is_empty() {
             // If two runs that continue the same one are deleted concurrently, the second waits
@@ -171,7 +168,7 @@ impl Batch<'_> {
 
     /// Of a run that stays hidden, only the input is needed, and that only if entries refer to it. Adds
     /// the other lists to `lists`.
-    async fn let_go_of_lists(&mut self, lists: &mut Vec<ListKey>) -> Result<(), DatabaseError> {
+    async fn let_go_of_lists(&mut self, lists: &mut Vec<ListKey>) -> Result<()> {
         if self.runs.is_empty() {
             return Ok(());
         }
@@ -192,7 +189,7 @@ impl Batch<'_> {
     }
 
     /// Next are the runs that `gone` continued, and the runs that were blocked.
-    fn go_up(&mut self, gone: &[Row], mut blocked: Vec<RunKey>) -> Result<(), DatabaseError> {
+    fn go_up(&mut self, gone: &[Row], mut blocked: Vec<RunKey>) -> Result<()> {
         blocked.retain(|run| !self.runs.contains(run));
         for row in gone {
             if let Some(continues) = row.optional_text(2)? {
@@ -208,7 +205,7 @@ impl Batch<'_> {
 }
 
 /// Adds the lists in column `first` and the next one. The tenant is in the first column.
-fn add_lists(lists: &mut Vec<ListKey>, rows: &[Row], first: usize) -> Result<(), DatabaseError> {
+fn add_lists(lists: &mut Vec<ListKey>, rows: &[Row], first: usize) -> Result<()> {
     for row in rows {
         for column in [first, first + 1] {
             if let Some(list) = row.optional_text(column)? {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use turnwire_contract::{ConversationId, Entry, ItemId, RunId, StoreError, TenantId};
 
 use crate::{
-    database::{Database, DatabaseError, Dialect, Row, Transaction, Value},
+    database::{Database, DatabaseError, Dialect, Result, Row, Transaction, values},
     failures::{decode, encode},
     input_lists::{self, SHARED_FROM},
     sealing::{DataKey, Place, Sealing},
@@ -48,7 +48,7 @@ pub(crate) async fn take_input(
     tenant: &TenantId,
     run_id: &RunId,
     entries: &mut Vec<Entry>,
-) -> Result<Option<InputEntries>, DatabaseError> {
+) -> Result<Option<InputEntries>> {
     let n_input = n_input_entries(run_id, entries);
     if n_input < 2 || !are_long(entries.iter().take(n_input))? {
         return Ok(None);
@@ -57,7 +57,7 @@ pub(crate) async fn take_input(
                join input_lists l on l.tenant = r.tenant and l.id = r.input_list
                where r.tenant = $1 and r.id = $2
                    and r.conversation_id is null and r.continues is null";
-    let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
+    let values = values![tenant, run_id.as_str()];
     let found = database.query(sql, &values).await?;
     let Some(row) = found.first() else { return Ok(None) };
     let n = n_input.min(usize::try_from(row.integer(1)?).unwrap_or_default());
@@ -81,7 +81,7 @@ fn place_in_input(id: &ItemId) -> Option<(&str, usize)> {
     Some((run, place.parse().ok()?))
 }
 
-fn are_long<'a>(entries: impl Iterator<Item = &'a Entry>) -> Result<bool, DatabaseError> {
+fn are_long<'a>(entries: impl Iterator<Item = &'a Entry>) -> Result<bool> {
     let mut n_bytes = 0;
     for entry in entries {
         n_bytes += encode(&entry.item)?.len();
@@ -101,11 +101,7 @@ pub(crate) struct EncodedEntries {
 
 impl EncodedEntries {
     /// Encodes an entry, and encrypts it if there is a key.
-    pub(crate) fn add(
-        &mut self,
-        entry: &Entry,
-        key: Option<&DataKey>,
-    ) -> Result<(), DatabaseError> {
+    pub(crate) fn add(&mut self, entry: &Entry, key: Option<&DataKey>) -> Result<()> {
         // The column is only a lookup key, and no client can ask for an id with a NUL character. An
         // id invented by the model must not prevent the end of a run.
         self.add_row(entry.id.as_str().replace('\0', "\u{fffd}"), encode(entry)?, key)
@@ -117,16 +113,11 @@ impl EncodedEntries {
         run_id: &RunId,
         input: &InputEntries,
         key: Option<&DataKey>,
-    ) -> Result<(), DatabaseError> {
+    ) -> Result<()> {
         self.add_row(input_name(Entry::run_part(run_id)), encode(input)?, key)
     }
 
-    fn add_row(
-        &mut self,
-        name: String,
-        mut body: String,
-        key: Option<&DataKey>,
-    ) -> Result<(), DatabaseError> {
+    fn add_row(&mut self, name: String, mut body: String, key: Option<&DataKey>) -> Result<()> {
         if let Some(key) = key {
             key.seal(Place::entry(&name), &mut body)?;
         }
@@ -157,7 +148,7 @@ pub(crate) async fn add(
     conversation_id: Option<&str>,
     entries: &[Entry],
     key: Option<&DataKey>,
-) -> Result<(), DatabaseError> {
+) -> Result<()> {
     if entries.is_empty() {
         return Ok(());
     }
@@ -170,13 +161,8 @@ pub(crate) async fn add(
          select $1, $2, $3, zipped.c1, zipped.c2 from {} where true order by zipped.n",
         dialect.zip(&["$4", "$5"])
     );
-    let values = [
-        Value::Tenant(tenant),
-        Value::OptionalText(run_id.map(RunId::as_str)),
-        Value::OptionalText(conversation_id),
-        Value::Texts(&encoded.names()),
-        Value::Texts(&encoded.bodies()),
-    ];
+    let (run_id, names, bodies) = (run_id.map(RunId::as_str), encoded.names(), encoded.bodies());
+    let values = values![tenant, run_id, conversation_id, &names, &bodies];
     transaction.query(&sql, &values).await.map(drop)
 }
 
@@ -187,13 +173,9 @@ pub(crate) async fn take_out(
     tenant: &TenantId,
     conversation_id: &ConversationId,
     name: Option<&ItemId>,
-) -> Result<bool, DatabaseError> {
+) -> Result<bool> {
     let one = if name.is_some() { "and id = $3" } else { "and $3 = ''" };
-    let values = [
-        Value::Tenant(tenant),
-        Value::Text(conversation_id.as_str()),
-        Value::Text(name.map_or("", ItemId::as_str)),
-    ];
+    let values = values![tenant, conversation_id.as_str(), name.map_or("", ItemId::as_str)];
     let in_it = format!("tenant = $1 and conversation_id = $2 {one}");
     let gone = format!("delete from entries where {in_it} and run_id is null returning 1");
     let gone = transaction.query(&gone, &values).await?;
@@ -209,7 +191,7 @@ pub(crate) async fn supersede(
     tenant: &TenantId,
     conversation_id: &ConversationId,
     from: &ItemId,
-) -> Result<bool, DatabaseError> {
+) -> Result<bool> {
     let sql = "update entries set superseded_upto =
                    (select max(position) from entries where tenant = $1 and conversation_id = $2)
                where tenant = $1 and conversation_id = $2 and superseded_upto is null
@@ -218,8 +200,7 @@ pub(crate) async fn supersede(
                         where tenant = $1 and conversation_id = $2 and superseded_upto is null
                             and id = $3)
                returning 1";
-    let values =
-        [Value::Tenant(tenant), Value::Text(conversation_id.as_str()), Value::Text(from.as_str())];
+    let values = values![tenant, conversation_id.as_str(), from.as_str()];
     Ok(!transaction.query(sql, &values).await?.is_empty())
 }
 
@@ -232,7 +213,7 @@ pub(crate) async fn of_conversation(
 ) -> Result<Vec<Entry>, StoreError> {
     let sql = "select entry, id from entries where tenant = $1 and conversation_id = $2
                and superseded_upto is null order by position";
-    let values = [Value::Tenant(tenant), Value::Text(conversation_id.as_str())];
+    let values = values![tenant, conversation_id.as_str()];
     read(sealing, tenant, &database.query(sql, &values).await?).await
 }
 
@@ -262,7 +243,7 @@ pub(crate) async fn of_chain(
                        and e.position <= c.history_upto
                        and (e.superseded_upto is null or e.superseded_upto >= c.history_upto)
                ) as seen order by depth desc, position";
-    let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
+    let values = values![tenant, run_id.as_str()];
     read(sealing, tenant, &database.query(sql, &values).await?).await
 }
 
@@ -283,7 +264,7 @@ pub(crate) async fn named(
          order by position",
         database.dialect().texts("$2")
     );
-    let values = [Value::Tenant(tenant), Value::Texts(&names)];
+    let values = values![tenant, &names];
     let mut found = read(sealing, tenant, &database.query(&sql, &values).await?).await?;
     let mut seen = HashSet::new();
     found.retain(|entry| wanted.contains(entry.id.as_str()) && seen.insert(entry.id.clone()));

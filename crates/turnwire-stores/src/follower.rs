@@ -22,7 +22,7 @@ use tracing::warn;
 use turnwire_contract::RunId;
 
 use crate::{
-    database::DatabaseError,
+    database::{DatabaseError, Result},
     live_tails::{AddOutcome, LiveTails},
     outage::{Availability, Backoff},
     pages::{KnownHead, PAGE, Page, Source},
@@ -147,7 +147,7 @@ impl PollLoop {
         }
     }
 
-    async fn look_at_all(&mut self) -> Result<(), DatabaseError> {
+    async fn look_at_all(&mut self) -> Result<()> {
         lock(&self.follower.told).clear();
         self.tails.sweep();
         self.catch_up(self.due()).await?;
@@ -176,7 +176,7 @@ impl PollLoop {
     }
 
     /// Reads `runs` until none has new events.
-    async fn catch_up(&mut self, mut runs: Vec<KnownHead>) -> Result<(), DatabaseError> {
+    async fn catch_up(&mut self, mut runs: Vec<KnownHead>) -> Result<()> {
         while !runs.is_empty() {
             let mut more = Vec::new();
             for some in runs.chunks(AT_ONCE) {
@@ -194,7 +194,7 @@ impl PollLoop {
 
     /// Returns the new events of `runs`. A run whose rows cannot be read is skipped and retried in
     /// the next round, so that others are not blocked.
-    async fn grown(&mut self, runs: &[KnownHead]) -> Result<Vec<(RunId, Page)>, DatabaseError> {
+    async fn grown(&mut self, runs: &[KnownHead]) -> Result<Vec<(RunId, Page)>> {
         let error = match self.source.grown(&self.sealing, runs).await {
             Err(error) if !matches!(error, DatabaseError::Unavailable(_)) => error,
             done => return done,

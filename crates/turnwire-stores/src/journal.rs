@@ -16,7 +16,7 @@ use turnwire_contract::{
 };
 
 use crate::{
-    database::{DatabaseError, Value},
+    database::{DatabaseError, values},
     live_tails::Subscription,
     outage::Backoff,
     pages::{self, Head},
@@ -101,7 +101,7 @@ impl Journal for Store {
 
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), JournalError> {
         let sql = "delete from run_events where tenant = $1 and run_id = $2";
-        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
+        let values = values![tenant, run_id.as_str()];
         match self.0.database.query(sql, &values).await {
             Ok(_) => self.0.tails.delete(tenant, run_id),
             // There is no such run, so there is nothing to delete.

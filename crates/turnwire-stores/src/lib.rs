@@ -28,8 +28,8 @@
 //!   with these keys. `secret_box` has the keys of the operator.
 //! * `webhook_rows` is what an append stores for receivers of webhooks, `webhooks` sends from there.
 //! * `audit` stores who did what, in chains (`audit_chain`). `api_keys` stores keys, `shares` share
-//!   links, `blob_store` large tool results, `trust` permissions and pins, `usage` what tenants
-//!   used, `library` files.
+//!   links, `blob_store` large tool results, `trust` pins, `usage` what tenants used, `library`
+//!   files.
 #![warn(missing_docs)]
 
 mod api_keys;
@@ -88,3 +88,5 @@ pub use probe::reach_fanout;
 pub use sealing::{EncryptionStatus, WrappedKeys};
 pub use secret_box::{SecretKeys, SecretKeysError};
 pub use store::{OpenError, Store, StoreOptions};
+
+use turnwire_contract::ports::Result;

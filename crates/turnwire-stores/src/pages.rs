@@ -6,7 +6,8 @@ use turnwire_contract::{Event, RecordedEvent, RunId, Seq, TenantId};
 
 use crate::{
     database::{
-        Database, DatabaseError, DedicatedConnection, Row, STATEMENT_TIMEOUT, Value, in_time,
+        Database, DatabaseError, DedicatedConnection, Result, Row, STATEMENT_TIMEOUT, Value,
+        in_time, values,
     },
     input_lists::{self, Shared},
     rows::{StoredRow, seq_column},
@@ -42,13 +43,10 @@ pub(crate) struct Page {
 }
 
 /// Returns the head of the run, if it exists.
-pub(crate) async fn head(
-    database: &dyn Database,
-    run_id: &RunId,
-) -> Result<Option<Head>, DatabaseError> {
+pub(crate) async fn head(database: &dyn Database, run_id: &RunId) -> Result<Option<Head>> {
     let sql = "select tenant, last_seq, kind from run_events \
                where run_id = $1 order by first_seq desc limit 1";
-    let rows = database.query(sql, &[Value::Text(run_id.as_str())]).await?;
+    let rows = database.query(sql, &values![run_id.as_str()]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let last = Seq(u64::try_from(row.integer(1)?).unwrap_or_default());
     Ok(Some(Head { tenant: row.text(0)?.into(), last, is_over: row.text(2)? == "over" }))
@@ -62,7 +60,7 @@ pub(crate) async fn page(
     run_id: &RunId,
     after: Seq,
     max_bytes: i64,
-) -> Result<Page, DatabaseError> {
+) -> Result<Page> {
     // A reader may start in the middle of a row. Sizes are summed before bodies are fetched.
     let sql = "select e.first_seq, e.last_seq, e.kind, e.call_id, e.body \
                from (select first_seq, sum(n_bytes) over (order by first_seq) - n_bytes as before \
@@ -76,14 +74,7 @@ pub(crate) async fn page(
                join run_events e on e.run_id = $1 and e.first_seq = sized.first_seq \
                where sized.before < $6 order by e.first_seq";
     let next = seq_column(after)?.saturating_add(1);
-    let values = [
-        Value::Text(run_id.as_str()),
-        Value::Tenant(tenant),
-        Value::Integer(next),
-        Value::Integer(EVENT_OVERHEAD_BYTES),
-        Value::Integer(PAGE_ROWS),
-        Value::Integer(max_bytes),
-    ];
+    let values = values![run_id.as_str(), tenant, next, EVENT_OVERHEAD_BYTES, PAGE_ROWS, max_bytes];
     let mut page = Page::default();
     for row in database.query(sql, &values).await? {
         page.add(sealing, tenant, run_id, stored_row(&row)?).await?;
@@ -97,7 +88,7 @@ pub(crate) async fn page(
 }
 
 /// Decodes the columns `first_seq, last_seq, kind, call_id, body`.
-pub(crate) fn stored_row(row: &Row) -> Result<StoredRow<'_>, DatabaseError> {
+pub(crate) fn stored_row(row: &Row) -> Result<StoredRow<'_>> {
     Ok(StoredRow {
         first: row.integer(0)?,
         last: row.integer(1)?,
@@ -115,7 +106,7 @@ impl Page {
         tenant: &TenantId,
         run_id: &RunId,
         row: StoredRow<'_>,
-    ) -> Result<(), DatabaseError> {
+    ) -> Result<()> {
         let body = sealing.open(tenant, Place::events(run_id, row.first), row.body).await?;
         let stored = StoredRow { body: &body, ..row };
         let mut events = stored.events(run_id);
@@ -160,7 +151,7 @@ impl Source {
         &mut self,
         sealing: &Sealing,
         runs: &[KnownHead],
-    ) -> Result<Vec<(RunId, Page)>, DatabaseError> {
+    ) -> Result<Vec<(RunId, Page)>> {
         match self {
             Self::Any(database) => grown_one_by_one(&**database, sealing, runs).await,
             Self::Postgres(connection) => {
@@ -176,7 +167,7 @@ impl Source {
     }
 
     /// Returns those of `runs` that no longer exist.
-    pub(crate) async fn gone(&mut self, runs: &[KnownHead]) -> Result<Vec<RunId>, DatabaseError> {
+    pub(crate) async fn gone(&mut self, runs: &[KnownHead]) -> Result<Vec<RunId>> {
         match self {
             Self::Any(database) => {
                 let mut gone = Vec::new();
@@ -202,14 +193,14 @@ async fn grown_one_by_one(
     database: &dyn Database,
     sealing: &Sealing,
     runs: &[KnownHead],
-) -> Result<Vec<(RunId, Page)>, DatabaseError> {
+) -> Result<Vec<(RunId, Page)>> {
     let sql = "select first_seq, last_seq, kind, call_id, body, tenant from run_events \
                where run_id = $1 and first_seq > $2 order by first_seq limit $3";
     let mut grown = Vec::new();
     for (run_id, head) in runs {
         let (id, head) = (Value::Text(run_id.as_str()), Value::Integer(seq_column(*head)?));
         let mut page = Page::default();
-        for row in database.query(sql, &[id, head, Value::Integer(PAGE)]).await? {
+        for row in database.query(sql, &values![id, head, PAGE]).await? {
             let tenant = TenantId::from(row.text(5)?);
             page.add(sealing, &tenant, run_id, stored_row(&row)?).await?;
         }
@@ -228,7 +219,7 @@ async fn grown_together(
     connection: &mut DedicatedConnection,
     sealing: &Sealing,
     runs: &[KnownHead],
-) -> Result<Vec<(RunId, Page)>, DatabaseError> {
+) -> Result<Vec<(RunId, Page)>> {
     const SQL: &str = "select known.n, grown.first_seq, grown.last_seq, grown.kind, \
              grown.call_id, grown.body, grown.tenant \
          from unnest($1::text[], $2::bigint[]) with ordinality as known(run_id, head, n) \
@@ -238,8 +229,7 @@ async fn grown_together(
              order by e.first_seq limit $3) grown \
          order by known.n, grown.first_seq";
     let ids: Vec<&str> = runs.iter().map(|(run_id, _)| run_id.as_str()).collect();
-    let heads: Result<Vec<i64>, DatabaseError> =
-        runs.iter().map(|(_, head)| seq_column(*head)).collect();
+    let heads: Result<Vec<i64>> = runs.iter().map(|(_, head)| seq_column(*head)).collect();
     let query = sqlx::query_as(SQL).bind(ids).bind(heads?).bind(PAGE);
     let rows: Vec<GrownRow> =
         in_time(STATEMENT_TIMEOUT, query.fetch_all(connection.get().await?)).await?;
@@ -258,10 +248,7 @@ async fn grown_together(
     Ok(grown)
 }
 
-async fn gone_of(
-    connection: &mut DedicatedConnection,
-    runs: &[KnownHead],
-) -> Result<Vec<RunId>, DatabaseError> {
+async fn gone_of(connection: &mut DedicatedConnection, runs: &[KnownHead]) -> Result<Vec<RunId>> {
     const SQL: &str = "select known.run_id from unnest($1::text[]) as known(run_id) \
          where not exists (select 1 from run_events e where e.run_id = known.run_id)";
     let ids: Vec<&str> = runs.iter().map(|(run_id, _)| run_id.as_str()).collect();

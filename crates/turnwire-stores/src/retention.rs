@@ -4,11 +4,10 @@
 use std::time::Duration;
 
 use tracing::warn;
-use turnwire_contract::StoreError;
 
 use crate::{
-    Store,
-    database::{DatabaseError, Value},
+    Result, Store,
+    database::{DatabaseError, values},
     deletion::{self, run_key},
     input_lists,
     sync::lock,
@@ -32,7 +31,7 @@ impl Store {
     /// audit log past theirs, API keys that ended before that, and expired idempotency keys. Entries in
     /// conversations stay. Returns the number of deleted runs. Several workers may do this
     /// concurrently.
-    pub async fn forget_old_runs(&self) -> Result<u64, StoreError> {
+    pub async fn forget_old_runs(&self) -> Result<u64> {
         let n_forgotten = self.forget_runs_and_what_belongs_to_them().await?;
         self.finish_deletions().await?;
         self.forget_unused_lists().await?;
@@ -44,7 +43,7 @@ impl Store {
         Ok(n_forgotten)
     }
 
-    async fn forget_runs_and_what_belongs_to_them(&self) -> Result<u64, StoreError> {
+    async fn forget_runs_and_what_belongs_to_them(&self) -> Result<u64> {
         self.forget_old_keys().await?;
         self.forget_expired_shares().await?;
         self.forget_old_usage().await?;
@@ -86,8 +85,7 @@ impl Store {
             dialect.later("$1"),
             dialect.skip_locked
         );
-        let most = i64::try_from(at_once).unwrap_or(i64::MAX);
-        let values = [Value::Integer(-micros(retention)), Value::Integer(most)];
+        let values = values![-micros(retention), at_once];
         let found = transaction.query(&sql, &values).await?;
         let runs = found.iter().map(run_key).collect::<Result<Vec<_>, _>>()?;
         if runs.is_empty() {
@@ -110,12 +108,12 @@ impl Store {
 
     /// Deletes hidden runs that no run continues: somebody was interrupted while deleting them. Looks at
     /// some hidden runs at a time, so that their number does not matter.
-    async fn finish_deletions(&self) -> Result<(), StoreError> {
+    async fn finish_deletions(&self) -> Result<()> {
         let database = &*self.0.database;
         let from = lock(&self.0.swept_hidden).clone();
         let sql = "select id from runs where state = 'hidden' and id > $1
                    order by id limit 1 offset $2";
-        let values = [Value::Text(&from), Value::Integer(HIDDEN_LOOKED_AT)];
+        let values = values![&from, HIDDEN_LOOKED_AT];
         let next = database.query(sql, &values).await?;
         let next = next.first().map(|row| row.text(0)).transpose()?.unwrap_or_default();
         let until = if next.is_empty() { "$2 = ''" } else { "id <= $2" };
@@ -124,7 +122,7 @@ impl Store {
              and not exists (select 1 from runs next
                              where next.continues = runs.id and next.tenant = runs.tenant)"
         );
-        let left = database.query(&sql, &[Value::Text(&from), Value::Text(next)]).await?;
+        let left = database.query(&sql, &values![&from, next]).await?;
         // Whatever cannot be deleted now does not keep it from looking at the others.
         next.clone_into(&mut lock(&self.0.swept_hidden));
         for run in left.iter().map(run_key) {
@@ -139,7 +137,7 @@ impl Store {
     /// Deletes input lists that nobody needs and that are there all the same: a worker of a version
     /// that does not know of lists deletes runs without them. Looks at some of them at a time, so that
     /// their number does not matter.
-    async fn forget_unused_lists(&self) -> Result<(), StoreError> {
+    async fn forget_unused_lists(&self) -> Result<()> {
         let database = &*self.0.database;
         let from = lock(&self.0.swept_lists).clone();
         let (unused, next) = input_lists::find_unused(database, &from).await?;
@@ -154,7 +152,7 @@ impl Store {
         Ok(())
     }
 
-    async fn forget_old_keys(&self) -> Result<(), StoreError> {
+    async fn forget_old_keys(&self) -> Result<()> {
         // The condition is repeated, because a key that is reused concurrently is locked and must
         // be checked again.
         let sql = format!(
@@ -165,8 +163,7 @@ impl Store {
              returning run_id",
             now = self.0.database.dialect().now
         );
-        let most = Value::Integer(i64::try_from(KEYS_AT_ONCE).unwrap_or(i64::MAX));
-        while self.0.database.query(&sql, &[most]).await?.len() == KEYS_AT_ONCE {}
+        while self.0.database.query(&sql, &values![KEYS_AT_ONCE]).await?.len() == KEYS_AT_ONCE {}
         Ok(())
     }
 }

@@ -34,7 +34,7 @@ use turnwire_contract::{
 };
 
 use crate::{
-    database::{DatabaseError, Transaction, Value},
+    database::{DatabaseError, Result, Transaction, Value, values},
     failures::encode,
     input_lists::{SharedIds, SharedRequest},
     sealing::{DataKey, Place},
@@ -72,21 +72,21 @@ impl EventRow {
         run_id: &'a RunId,
         tag: i64,
     ) -> [Value<'a>; 8] {
-        [
-            Value::Tenant(tenant),
-            Value::Text(run_id.as_str()),
-            Value::Integer(self.first),
-            Value::Integer(self.last),
-            Value::Integer(tag),
-            Value::Text(self.kind),
-            Value::OptionalText(self.call.as_deref()),
-            Value::Text(&self.body),
+        values![
+            tenant,
+            run_id.as_str(),
+            self.first,
+            self.last,
+            tag,
+            self.kind,
+            self.call.as_deref(),
+            &self.body
         ]
     }
 }
 
 /// Encodes `batch` as rows.
-pub(crate) fn to_rows(batch: &[Arc<RecordedEvent>]) -> Result<Vec<EventRow>, DatabaseError> {
+pub(crate) fn to_rows(batch: &[Arc<RecordedEvent>]) -> Result<Vec<EventRow>> {
     let mut rows: Vec<EventRow> = Vec::with_capacity(batch.len().min(16));
     let mut before: Option<&Event> = None;
     for recorded in batch {
@@ -108,10 +108,7 @@ pub(crate) fn to_rows(batch: &[Arc<RecordedEvent>]) -> Result<Vec<EventRow>, Dat
 }
 
 /// Encodes the first event of a run without the parts of its request that are stored elsewhere.
-pub(crate) fn first_row(
-    recorded: &RecordedEvent,
-    shared: &SharedRequest,
-) -> Result<EventRow, DatabaseError> {
+pub(crate) fn first_row(recorded: &RecordedEvent, shared: &SharedRequest) -> Result<EventRow> {
     let event = Event::RunQueued { request: Arc::new(shared.rest.clone()) };
     let body = encode(&[(recorded.at.as_micros(), event, shared.ids())])?;
     let seq = seq_column(recorded.seq)?;
@@ -131,9 +128,7 @@ struct MergedDeltas<'a> {
 }
 
 /// Encodes neighbouring deltas as few rows as possible.
-pub(crate) fn to_merged_rows(
-    deltas: &[Arc<RecordedEvent>],
-) -> Result<Vec<EventRow>, DatabaseError> {
+pub(crate) fn to_merged_rows(deltas: &[Arc<RecordedEvent>]) -> Result<Vec<EventRow>> {
     let (mut n_bytes, mut n_deltas) = (0, 0);
     let rows = deltas.chunk_by(|one, next| {
         n_bytes += delta_text(&one.event).map_or(0, String::len);
@@ -171,7 +166,7 @@ pub(crate) fn sealed_rows(
     mut rows: Vec<EventRow>,
     run_id: &RunId,
     key: Option<&DataKey>,
-) -> Result<Vec<EventRow>, DatabaseError> {
+) -> Result<Vec<EventRow>> {
     if let Some(key) = key {
         for row in &mut rows {
             key.seal(Place::events(run_id, row.first), &mut row.body)?;
@@ -180,7 +175,7 @@ pub(crate) fn sealed_rows(
     Ok(rows)
 }
 
-fn own_row(recorded: &RecordedEvent) -> Result<EventRow, DatabaseError> {
+fn own_row(recorded: &RecordedEvent) -> Result<EventRow> {
     let seq_column = seq_column(recorded.seq)?;
     let (kind, call) = match &recorded.event {
         Event::ToolStarted { call_id, .. } => ("start", Some(index_name(call_id))),
@@ -228,11 +223,7 @@ fn nesting(json: &str) -> usize {
     deepest
 }
 
-fn write_entry(
-    body: &mut String,
-    at: Timestamp,
-    what: &impl serde::Serialize,
-) -> Result<(), DatabaseError> {
+fn write_entry(body: &mut String, at: Timestamp, what: &impl serde::Serialize) -> Result<()> {
     let entry = serde_json::to_string(&(at.as_micros(), what));
     body.push_str(&entry.map_err(|error| DatabaseError::Failed(error.to_string()))?);
     Ok(())
@@ -255,7 +246,7 @@ fn with_real_numbers(event: &Event) -> Cow<'_, Event> {
 }
 
 /// Converts a seq for the database.
-pub(crate) fn seq_column(seq: Seq) -> Result<i64, DatabaseError> {
+pub(crate) fn seq_column(seq: Seq) -> Result<i64> {
     i64::try_from(seq.0).map_err(|error| DatabaseError::Failed(error.to_string()))
 }
 
@@ -462,7 +453,7 @@ pub(crate) async fn append_forced_end(
     run_id: &RunId,
     outcome: &RunOutcome,
     at: Timestamp,
-) -> Result<(), DatabaseError> {
+) -> Result<()> {
     let (outcome, usage) = (outcome.clone(), Usage::default());
     let event = Event::RunFinished { outcome, usage };
     let end = own_row(&RecordedEvent { run_id: run_id.clone(), seq: Seq(0), at, event })?;
@@ -471,12 +462,7 @@ pub(crate) async fn append_forced_end(
                from (select coalesce(max(last_seq), 0) + 1 as next
                      from run_events where run_id = $2) as head
                where not exists (select 1 from run_events where run_id = $2 and kind = 'over')";
-    let values = [
-        Value::Tenant(tenant),
-        Value::Text(run_id.as_str()),
-        Value::Integer(new_tag()),
-        Value::Text(&end.body),
-    ];
+    let values = values![tenant, run_id.as_str(), new_tag(), &end.body];
     transaction.query(sql, &values).await.map(drop)
 }
 

@@ -6,7 +6,7 @@ use tracing::warn;
 use turnwire_contract::{Entry, RunEnd, RunId, RunOutcome, TenantId};
 
 use crate::{
-    database::{Database, DatabaseError, Dialect, RowsStatement, Transaction, Value},
+    database::{Database, Dialect, Result, RowsStatement, Transaction, Value},
     entries::{self, EncodedEntries, InputEntries},
     failures::encode,
     sealing::DataKey,
@@ -53,7 +53,7 @@ pub(crate) async fn store(
     transaction: &mut dyn Transaction,
     dialect: &'static Dialect,
     runs: &[EndOfRun<'_>],
-) -> Result<(), DatabaseError> {
+) -> Result<()> {
     if runs.is_empty() {
         return Ok(());
     }
@@ -80,7 +80,7 @@ fn update(zipped: &str, now: &str) -> String {
 pub(crate) fn statements(
     dialect: &'static Dialect,
     runs: &[EndOfRun<'_>],
-) -> Result<Vec<RowsStatement>, DatabaseError> {
+) -> Result<Vec<RowsStatement>> {
     const ACTIVE: &str =
         "runs on runs.tenant = zipped.c1 and runs.id = zipped.c2 and runs.state = 'active'";
     let mut statements = Vec::new();
@@ -109,7 +109,7 @@ pub(crate) fn statements(
     let outcomes = runs.iter().map(|(_, _, ending, _)| encode(&ending.outcome));
     let ends =
         ids.iter().zip(outcomes).map(|((tenant, run_id), outcome)| Ok((tenant, run_id, outcome?)));
-    let ends: Vec<_> = ends.collect::<Result<_, DatabaseError>>()?;
+    let ends: Vec<_> = ends.collect::<Result<_>>()?;
     statements.push(RowsStatement::new::<3>(&ends, |zipped| update(zipped, dialect.now))?);
     Ok(statements)
 }
@@ -118,7 +118,7 @@ async fn store_in_one_statement(
     transaction: &mut dyn Transaction,
     dialect: &'static Dialect,
     runs: &[EndOfRun<'_>],
-) -> Result<(), DatabaseError> {
+) -> Result<()> {
     let clauses = with_clauses(dialect, ["$1", "$2", "$3", "$4", "$5", "$6"], "");
     let sql = format!("with {clauses} select count(*) from ended");
     let ends = EndColumns::of(runs)?;
@@ -155,7 +155,7 @@ pub(crate) struct EndColumns<'a> {
 }
 
 impl<'a> EndColumns<'a> {
-    pub(crate) fn of(runs: &[EndOfRun<'a>]) -> Result<Self, DatabaseError> {
+    pub(crate) fn of(runs: &[EndOfRun<'a>]) -> Result<Self> {
         let outcomes = runs.iter().map(|(_, _, ending, _)| encode(&ending.outcome));
         Ok(Self {
             tenants: runs.iter().map(|(tenant, ..)| tenant.as_str()).collect(),
@@ -190,7 +190,7 @@ struct AddedEntries<'a> {
 }
 
 impl<'a> AddedEntries<'a> {
-    fn of(runs: &[EndOfRun<'a>]) -> Result<Self, DatabaseError> {
+    fn of(runs: &[EndOfRun<'a>]) -> Result<Self> {
         let mut added = Self::default();
         for (tenant, run_id, end, key) in runs {
             if let Some(input) = &end.input {

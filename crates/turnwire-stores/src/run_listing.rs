@@ -12,8 +12,8 @@ use turnwire_contract::{
 };
 
 use crate::{
-    Store,
-    database::{DatabaseError, Dialect, Row, Value},
+    Result, Store,
+    database::{DatabaseError, Dialect, Row, Value, values},
     failures::decode,
     sealing::{Place, SEALED},
     workers::micros,
@@ -52,11 +52,7 @@ fn columns(dialect: &Dialect) -> String {
 }
 
 impl Store {
-    pub(crate) async fn select_runs(
-        &self,
-        tenant: &TenantId,
-        query: &RunQuery,
-    ) -> Result<RunPage, StoreError> {
+    pub(crate) async fn select_runs(&self, tenant: &TenantId, query: &RunQuery) -> Result<RunPage> {
         let (database, dialect) = (&self.0.database, self.0.database.dialect());
         let after = self.number_of(tenant, query.after.as_ref()).await?;
         let before = self.number_of(tenant, query.before.as_ref()).await?;
@@ -93,7 +89,7 @@ impl Store {
         &self,
         tenant: &TenantId,
         filter: &RunFilter,
-    ) -> Result<RunCounts, StoreError> {
+    ) -> Result<RunCounts> {
         let (database, dialect) = (&self.0.database, self.0.database.dialect());
         let texts = FilterTexts::of(filter);
         let oldest = self.oldest_listed(tenant).await?;
@@ -120,7 +116,7 @@ impl Store {
         tenant: &TenantId,
         within: Duration,
         most: usize,
-    ) -> Result<Vec<RunSummary>, StoreError> {
+    ) -> Result<Vec<RunSummary>> {
         let dialect = self.0.database.dialect();
         let sql = format!(
             "{} where tenant = $1 and state <> 'hidden' and number in
@@ -136,17 +132,12 @@ impl Store {
             columns(dialect),
             since = dialect.later("$2"),
         );
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let values = [Value::Tenant(tenant), Value::Integer(-micros(within)), Value::Integer(most)];
+        let values = values![tenant, -micros(within), most];
         let found = self.0.database.query(&sql, &values).await?;
         self.decoded_summaries(tenant, &found).await
     }
 
-    async fn decoded_summaries(
-        &self,
-        tenant: &TenantId,
-        rows: &[Row],
-    ) -> Result<Vec<RunSummary>, StoreError> {
+    async fn decoded_summaries(&self, tenant: &TenantId, rows: &[Row]) -> Result<Vec<RunSummary>> {
         let mut summaries = Vec::with_capacity(rows.len());
         for row in rows {
             summaries.push(self.decoded_summary(tenant, row).await?);
@@ -154,11 +145,7 @@ impl Store {
         Ok(summaries)
     }
 
-    async fn decoded_summary(
-        &self,
-        tenant: &TenantId,
-        row: &Row,
-    ) -> Result<RunSummary, StoreError> {
+    async fn decoded_summary(&self, tenant: &TenantId, row: &Row) -> Result<RunSummary> {
         let run_id = RunId::from(row.text(0)?);
         let text = match row.optional_text(6)? {
             Some(text) => {
@@ -178,7 +165,7 @@ impl Store {
         oldest: i64,
         filter: &RunFilter,
         texts: &FilterTexts,
-    ) -> Result<Vec<i64>, StoreError> {
+    ) -> Result<Vec<i64>> {
         let (mut matches, mut before) = (Vec::new(), i64::MAX);
         let Some(wanted) = &texts.text else { return Ok(matches) };
         let database = &self.0.database;
@@ -206,24 +193,19 @@ impl Store {
     }
 
     /// Returns the number of the oldest run that is listed.
-    async fn oldest_listed(&self, tenant: &TenantId) -> Result<i64, StoreError> {
+    async fn oldest_listed(&self, tenant: &TenantId) -> Result<i64> {
         let sql = "select coalesce(min(number), 0) from
                        (select number from runs where tenant = $1 and state <> 'hidden'
                         order by number desc limit $2) as newest";
-        let most = i64::try_from(MAX_LISTED).unwrap_or(i64::MAX);
-        let values = [Value::Tenant(tenant), Value::Integer(most)];
+        let values = values![tenant, MAX_LISTED];
         let found = self.0.database.query(sql, &values).await?;
         found.first().map_or(Ok(0), |row| Ok(row.integer(0)?))
     }
 
-    async fn number_of(
-        &self,
-        tenant: &TenantId,
-        run_id: Option<&RunId>,
-    ) -> Result<Option<i64>, StoreError> {
+    async fn number_of(&self, tenant: &TenantId, run_id: Option<&RunId>) -> Result<Option<i64>> {
         let Some(run_id) = run_id else { return Ok(None) };
         let sql = "select number from runs where tenant = $1 and id = $2 and state <> 'hidden'";
-        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
+        let values = values![tenant, run_id.as_str()];
         let found = self.0.database.query(sql, &values).await?;
         let row = found.first().ok_or_else(|| StoreError::NotFound(format!("run `{run_id}`")))?;
         Ok(Some(row.integer(0)?))

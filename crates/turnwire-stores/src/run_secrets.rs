@@ -5,7 +5,7 @@ use turnwire_contract::{RunId, SealedSecret, StoreError, TenantId};
 
 use crate::{
     Store,
-    database::{DatabaseError, Row, Transaction, Value},
+    database::{DatabaseError, Row, Transaction, values},
 };
 
 const INSERT: &str = "insert into run_secrets (tenant, run_id, server, key_id, sealed)
@@ -19,13 +19,7 @@ pub(crate) async fn insert(
     secrets: &[SealedSecret],
 ) -> Result<(), DatabaseError> {
     for SealedSecret { server, key_id, sealed } in secrets {
-        let values = [
-            Value::Tenant(tenant),
-            Value::Text(run_id.as_str()),
-            Value::Text(server),
-            Value::Text(key_id),
-            Value::Text(sealed),
-        ];
+        let values = values![tenant, run_id.as_str(), server, key_id, sealed];
         transaction.query(INSERT, &values).await?;
     }
     Ok(())
@@ -40,7 +34,7 @@ impl Store {
     ) -> Result<Vec<SealedSecret>, StoreError> {
         let sql = "select server, key_id, sealed from run_secrets
                    where tenant = $1 and run_id = $2 order by server";
-        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
+        let values = values![tenant, run_id.as_str()];
         let found = self.0.database.query(sql, &values).await?;
         let secret = |row: &Row| {
             Ok(SealedSecret {

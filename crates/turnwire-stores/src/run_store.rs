@@ -1,20 +1,18 @@
 //! Runs: creation, lookup and end.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tracing::error;
 use turnwire_contract::{
-    Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, Event,
-    Failure, ItemId, NewRun, RecordedEvent, RequestKey, RunCounts, RunEnd, RunFilter, RunId,
-    RunOutcome, RunPage, RunQuery, RunRecord, RunRecords, RunRequest, RunStatus, RunSummary,
-    SealedSecret, Seq, StoreError, TenantId, Timestamp, Usage,
+    Created, Entry, Event, Failure, NewRun, RecordedEvent, RequestKey, RunCounts, RunEnd,
+    RunFilter, RunId, RunOutcome, RunPage, RunQuery, RunRecord, RunRecords, RunRequest, RunStatus,
+    RunSummary, SealedSecret, Seq, StoreError, TenantId, Timestamp, Usage,
 };
 
 use crate::{
-    Store, conversations,
-    database::{DatabaseError, Dialect, Row, Transaction, Value},
-    entries,
+    Result, Store,
+    database::{DatabaseError, Dialect, Row, Transaction, values},
     failures::decode,
     input_lists::{self, Shared, SharedIds},
     rows::append_forced_end,
@@ -26,7 +24,7 @@ use crate::{
 
 #[async_trait]
 impl RunRecords for Store {
-    async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
+    async fn create(&self, run: NewRun) -> Result<Created> {
         self.create_run(&run).await
     }
 
@@ -35,39 +33,38 @@ impl RunRecords for Store {
         tenant: &TenantId,
         key: &RequestKey,
         _now: Timestamp,
-    ) -> Result<Option<RunId>, StoreError> {
+    ) -> Result<Option<RunId>> {
         let sql = format!(
             "select fingerprint, run_id from request_keys
              where tenant = $1 and endpoint = $2 and key = $3 and expires_at > {}",
             self.0.database.dialect().now
         );
-        let values = [Value::Tenant(tenant), Value::Text(&key.endpoint), Value::Text(&key.key)];
+        let values = values![tenant, &key.endpoint, &key.key];
         let found = self.0.database.query(&sql, &values).await?;
         found.first().map(|row| run_of_key(row, key)).transpose()
     }
 
-    async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
+    async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord> {
         let sql = format!("{RECORDS} where tenant = $1 and id = $2 and state <> 'hidden'");
-        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
+        let values = values![tenant, run_id.as_str()];
         let found = self.0.database.query(&sql, &values).await?;
         let row = found.first().ok_or_else(|| unknown(run_id))?;
         self.record(tenant, row).await
     }
 
-    async fn status(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunStatus, StoreError> {
+    async fn status(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunStatus> {
         let sql = "select outcome from runs where tenant = $1 and id = $2 and state <> 'hidden'";
-        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
+        let values = values![tenant, run_id.as_str()];
         let found = self.0.database.query(sql, &values).await?;
         let row = found.first().ok_or_else(|| unknown(run_id))?;
         Ok(status(run_id, row.optional_text(0)?))
     }
 
-    async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
+    async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>> {
         let sql = format!(
             "{RECORDS} where tenant = $1 and state <> 'hidden' order by number desc limit $2"
         );
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let values = [Value::Tenant(tenant), Value::Integer(most)];
+        let values = values![tenant, most];
         let found = self.0.database.query(&sql, &values).await?;
         let mut records = Vec::with_capacity(found.len());
         for row in &found {
@@ -79,20 +76,16 @@ impl RunRecords for Store {
         Ok(records)
     }
 
-    async fn summaries(
-        &self,
-        tenant: &TenantId,
-        most: usize,
-    ) -> Result<Vec<RunSummary>, StoreError> {
+    async fn summaries(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunSummary>> {
         let query = RunQuery { most: most.min(MAX_LISTED), ..RunQuery::default() };
         Ok(self.select_runs(tenant, &query).await?.runs)
     }
 
-    async fn select(&self, tenant: &TenantId, query: &RunQuery) -> Result<RunPage, StoreError> {
+    async fn select(&self, tenant: &TenantId, query: &RunQuery) -> Result<RunPage> {
         self.select_runs(tenant, query).await
     }
 
-    async fn count(&self, tenant: &TenantId, filter: &RunFilter) -> Result<RunCounts, StoreError> {
+    async fn count(&self, tenant: &TenantId, filter: &RunFilter) -> Result<RunCounts> {
         self.count_runs(tenant, filter).await
     }
 
@@ -101,7 +94,7 @@ impl RunRecords for Store {
         tenant: &TenantId,
         within: Duration,
         most: usize,
-    ) -> Result<Vec<RunSummary>, StoreError> {
+    ) -> Result<Vec<RunSummary>> {
         self.changed_runs(tenant, within, most).await
     }
 
@@ -109,22 +102,13 @@ impl RunRecords for Store {
         self.0.list_changed.notified().await;
     }
 
-    async fn secrets(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-    ) -> Result<Vec<SealedSecret>, StoreError> {
+    async fn secrets(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<SealedSecret>> {
         self.run_secrets(tenant, run_id).await
     }
 
-    async fn finish(
-        &self,
-        run_id: &RunId,
-        outcome: RunOutcome,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
+    async fn finish(&self, run_id: &RunId, outcome: RunOutcome, entries: Vec<Entry>) -> Result<()> {
         let sql = "select tenant, state from runs where id = $1 and state <> 'hidden'";
-        let found = self.0.database.query(sql, &[Value::Text(run_id.as_str())]).await?;
+        let found = self.0.database.query(sql, &values![run_id.as_str()]).await?;
         let row = found.first().ok_or_else(|| unknown(run_id))?;
         if row.text(1)? != "active" {
             return Ok(());
@@ -139,7 +123,7 @@ impl RunRecords for Store {
         Ok(transaction.commit().await?)
     }
 
-    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<()> {
         self.delete_run(tenant, run_id).await?;
         self.0.tails.delete(tenant, run_id);
         Ok(())
@@ -151,7 +135,7 @@ impl RunRecords for Store {
         run_id: &RunId,
         outcome: RunOutcome,
         at: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let dialect = self.0.database.dialect();
         let (end, usage) = (outcome.clone(), Usage::default());
         let event = Event::RunFinished { outcome: end, usage };
@@ -172,134 +156,9 @@ impl RunRecords for Store {
     }
 }
 
-#[async_trait]
-impl Conversations for Store {
-    async fn open_conversation(
-        &self,
-        tenant: &TenantId,
-        conversation: ConversationRecord,
-    ) -> Result<(), StoreError> {
-        Self::open_conversation(self, tenant, &conversation).await
-    }
-
-    async fn conversation(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<ConversationRecord, StoreError> {
-        self.find_conversation(tenant, id).await
-    }
-
-    async fn active_run(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Option<RunId>, StoreError> {
-        conversations::active_run(&*self.0.database, tenant, id).await
-    }
-
-    async fn annotate_conversation(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        metadata: BTreeMap<String, String>,
-    ) -> Result<(), StoreError> {
-        self.annotate(tenant, id, &metadata).await
-    }
-
-    async fn delete_conversation(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<(), StoreError> {
-        self.drop_conversation(tenant, id).await
-    }
-
-    async fn restore(
-        &self,
-        tenant: &TenantId,
-        conversation: ConversationRecord,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
-        self.replace_conversation(tenant, &conversation, &entries).await
-    }
-
-    async fn allowed(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Allowed>, StoreError> {
-        self.find_allowed(tenant, id).await
-    }
-
-    async fn allow(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        allowed: Allowed,
-    ) -> Result<(), StoreError> {
-        self.keep_allowed(tenant, id, &allowed).await
-    }
-}
-
-#[async_trait]
-impl Entries for Store {
-    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
-        // A deleted run is still visible to a run that continues it.
-        let sql = "select state from runs as r where tenant = $1 and id = $2
-                   and (state <> 'hidden' or exists
-                       (select 1 from runs as next where next.continues = r.id
-                        and next.tenant = r.tenant and next.state = 'active'))";
-        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
-        let found = self.0.database.query(sql, &values).await?;
-        match found.first().map(|row| row.text(0)).transpose()? {
-            None => Err(unknown(run_id)),
-            Some("active") => Err(StoreError::Unfinished(run_id.clone())),
-            Some(_) => entries::of_chain(&*self.0.database, &self.0.sealing, tenant, run_id).await,
-        }
-    }
-
-    async fn entries_named(
-        &self,
-        tenant: &TenantId,
-        names: &[ItemId],
-    ) -> Result<Vec<Entry>, StoreError> {
-        // An id that cannot be stored must not hide the others.
-        let names: Vec<ItemId> =
-            names.iter().filter(|name| !name.as_str().contains('\0')).cloned().collect();
-        entries::named(&*self.0.database, &self.0.sealing, tenant, &names).await
-    }
-
-    async fn history(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Entry>, StoreError> {
-        entries::of_conversation(&*self.0.database, &self.0.sealing, tenant, id).await
-    }
-
-    async fn add_entries(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
-        self.add_to_conversation(tenant, id, &entries).await
-    }
-
-    async fn remove_entry(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        item_id: &ItemId,
-    ) -> Result<(), StoreError> {
-        self.take_from_conversation(tenant, id, item_id).await
-    }
-}
-
 impl Store {
     /// Decodes a row of [`RECORDS`].
-    async fn record(&self, tenant: &TenantId, row: &Row) -> Result<RunRecord, StoreError> {
+    async fn record(&self, tenant: &TenantId, row: &Row) -> Result<RunRecord> {
         let run_id = RunId::from(row.text(0)?);
         let request = self.0.sealing.open(tenant, Place::request(&run_id), row.text(2)?).await?;
         let request = decode(&request).inspect_err(|error| log_unreadable(&run_id, error));
@@ -331,7 +190,7 @@ impl Store {
 }
 
 /// Returns the run that has the key, if the same request created it.
-pub(crate) fn run_of_key(row: &Row, key: &RequestKey) -> Result<RunId, StoreError> {
+pub(crate) fn run_of_key(row: &Row, key: &RequestKey) -> Result<RunId> {
     if row.text(0)? == key.fingerprint {
         Ok(RunId::from(row.text(1)?))
     } else {
@@ -345,12 +204,12 @@ pub(crate) async fn lock_finished_run(
     dialect: &'static Dialect,
     tenant: &TenantId,
     run_id: &RunId,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let sql = format!(
         "select state from runs where tenant = $1 and id = $2 and state <> 'hidden'{}",
         dialect.for_update
     );
-    let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
+    let values = values![tenant, run_id.as_str()];
     let found = transaction.query(&sql, &values).await?;
     match found.first().map(|row| row.text(0)).transpose()? {
         None => Err(unknown(run_id)),

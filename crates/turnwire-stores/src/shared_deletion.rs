@@ -15,8 +15,8 @@ use tokio::{
 use turnwire_contract::{RunId, StoreError, TenantId};
 
 use crate::{
-    Store,
-    database::{DatabaseError, Value},
+    Result, Store,
+    database::{DatabaseError, values},
     deletion::{self, Deleted, RunKey, WaitingDeletion},
     failures::rolled_back,
     run_store::{lock_finished_run, unknown},
@@ -28,11 +28,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 impl Store {
     /// Deletes a finished run, together with others that wait.
-    pub(crate) async fn delete_run(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-    ) -> Result<(), StoreError> {
+    pub(crate) async fn delete_run(&self, tenant: &TenantId, run_id: &RunId) -> Result<()> {
         // In a task: a client that disconnects must not leave its deletion to whoever comes next.
         let (store, tenant, run_id) = (self.clone(), tenant.clone(), run_id.clone());
         let deleted =
@@ -41,11 +37,7 @@ impl Store {
         deleted.await.map_err(panicked)?
     }
 
-    async fn delete_with_others(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-    ) -> Result<(), StoreError> {
+    async fn delete_with_others(&self, tenant: &TenantId, run_id: &RunId) -> Result<()> {
         let run = RunKey { tenant: tenant.as_str().to_owned(), run_id: run_id.as_str().to_owned() };
         let queue = &self.0.deletions;
         loop {
@@ -107,7 +99,7 @@ impl Store {
         );
         let tenants: Vec<&str> = runs.iter().map(|run| run.tenant.as_str()).collect();
         let run_ids: Vec<&str> = runs.iter().map(|run| run.run_id.as_str()).collect();
-        let values = [Value::Texts(&tenants), Value::Texts(&run_ids)];
+        let values = values![&tenants, &run_ids];
         let mut transaction = self.0.database.begin().await?;
         let found = transaction.query(&sql, &values).await?;
         let mut found = found
@@ -129,12 +121,7 @@ impl Store {
         Ok(states)
     }
 
-    async fn delete_alone(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        run: &RunKey,
-    ) -> Result<(), StoreError> {
+    async fn delete_alone(&self, tenant: &TenantId, run_id: &RunId, run: &RunKey) -> Result<()> {
         let dialect = self.0.database.dialect();
         let mut transaction = self.0.database.begin().await?;
         if let Err(refusal) = lock_finished_run(&mut *transaction, dialect, tenant, run_id).await {

@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout};
 use turnwire_contract::{
-    Created, Event, JournalError, NewRun, RequestKey, RunId, RunProgress, RunSummary, StoreError,
-    UsageSubject,
+    Conversations, Created, Event, JournalError, NewRun, RequestKey, RunId, RunProgress,
+    RunSummary, StoreError, UsageSubject,
 };
 
 use crate::{
-    Store, conversations,
-    database::{DatabaseError, Dialect, Transaction, Value},
+    Result, Store, conversations,
+    database::{DatabaseError, Dialect, Transaction, Value, values},
     entries,
     failures::{encode, rolled_back},
     input_lists::{self, SHARED_FROM, SharedIds, SharedRequest},
@@ -37,7 +37,7 @@ const MAX_WAIT: Duration = Duration::from_secs(6);
 impl Store {
     /// Inserts `run`. After a lost response the insert is retried, and finds the run if the first
     /// attempt succeeded.
-    pub(crate) async fn create_run(&self, run: &NewRun) -> Result<Created, StoreError> {
+    pub(crate) async fn create_run(&self, run: &NewRun) -> Result<Created> {
         let key = self.0.sealing.current(&run.request.tenant).await?;
         let request = EncodedRequest::of(run, key.as_deref(), self.0.heartbeats.may_write_lists())?;
         if request.shared.is_none() && is_standalone(run) && !run.beginning.is_empty() {
@@ -75,7 +75,7 @@ impl Store {
         run: &NewRun,
         request: EncodedRequest,
         key: Option<Arc<DataKey>>,
-    ) -> Result<Created, StoreError> {
+    ) -> Result<Created> {
         let (progress, run_id) = (RunProgress::after(&run.beginning), &run.run_id);
         let summary = SummaryColumns::of(&progress);
         let append = Append {
@@ -120,7 +120,7 @@ impl Store {
         })
     }
 
-    async fn try_create(&self, encoded: &EncodedRun<'_>) -> Result<Created, StoreError> {
+    async fn try_create(&self, encoded: &EncodedRun<'_>) -> Result<Created> {
         let mut transaction = self.0.database.begin().await?;
         match self.write(&mut *transaction, encoded).await {
             Ok(before) => {
@@ -176,10 +176,10 @@ impl Store {
 
     /// Returns the cause of a unique violation: an active run in the conversation, or the same run
     /// id.
-    async fn why_taken(&self, run: &NewRun) -> Result<StoreError, StoreError> {
+    async fn why_taken(&self, run: &NewRun) -> Result<StoreError> {
         if let Some(id) = &run.request.conversation_id {
             let tenant = &run.request.tenant;
-            let active = conversations::active_run(&*self.0.database, tenant, id).await?;
+            let active = self.active_run(tenant, id).await?;
             if let Some(run_id) = active {
                 return Ok(StoreError::Busy { conversation_id: id.clone(), run_id });
             }
@@ -267,7 +267,7 @@ fn name_of(run_id: &RunId) -> String {
 
 /// Returns whether the conflicting run is the run itself, from an earlier attempt. Run ids are
 /// unique.
-fn is_there_by(created: &Result<Created, StoreError>, run_id: &RunId) -> bool {
+fn is_there_by(created: &Result<Created>, run_id: &RunId) -> bool {
     match created {
         Ok(Created::Existing(before)) => before == run_id,
         Err(StoreError::Busy { run_id: busy_with, .. }) => busy_with == run_id,
@@ -313,11 +313,7 @@ struct EncodedRun<'a> {
 }
 
 impl<'a> EncodedRun<'a> {
-    fn of(
-        run: &'a NewRun,
-        request: EncodedRequest,
-        key: Option<Arc<DataKey>>,
-    ) -> Result<Self, StoreError> {
+    fn of(run: &'a NewRun, request: EncodedRequest, key: Option<Arc<DataKey>>) -> Result<Self> {
         let rejected = |error: DatabaseError| StoreError::Rejected(error.to_string());
         let mut rows = to_rows(&run.beginning).map_err(rejected)?;
         let n_bytes = rows.iter().map(|row| row.body.len()).sum();
@@ -372,22 +368,22 @@ impl<'a> EncodedRun<'a> {
 
     fn values<'v>(&'v self, links: &'v RunLinks<'_>, worker: &'v str) -> [Value<'v>; 15] {
         let shared = self.request.shared_ids.as_ref();
-        [
-            Value::Text(self.run.run_id.as_str()),
-            Value::Tenant(&self.run.request.tenant),
-            Value::Integer(self.run.created_at.as_micros()),
-            Value::Text(&self.request.request),
-            Value::OptionalText(links.conversation_id),
-            Value::Integer(links.history_upto),
-            Value::OptionalText(links.continues),
-            Value::Text(worker),
-            Value::Text(&self.model),
-            Value::Text(&self.request.input_text),
-            Value::Text(&self.summary.tools),
-            Value::Integer(self.summary.n_calls),
-            Value::OptionalText(self.holder.as_deref()),
-            Value::OptionalText(shared.map(|ids| ids.preamble.as_str())),
-            Value::OptionalText(shared.and_then(|ids| ids.input_list.as_deref())),
+        values![
+            self.run.run_id.as_str(),
+            &self.run.request.tenant,
+            self.run.created_at.as_micros(),
+            &self.request.request,
+            links.conversation_id,
+            links.history_upto,
+            links.continues,
+            worker,
+            &self.model,
+            &self.request.input_text,
+            &self.summary.tools,
+            self.summary.n_calls,
+            self.holder.as_deref(),
+            shared.map(|ids| ids.preamble.as_str()),
+            shared.and_then(|ids| ids.input_list.as_deref())
         ]
     }
 
@@ -420,7 +416,7 @@ async fn use_key(
     dialect: &'static Dialect,
     run: &NewRun,
     key: &RequestKey,
-) -> Result<Option<RunId>, StoreError> {
+) -> Result<Option<RunId>> {
     // A second request waits here for the first. An expired key is replaced. A valid one is only
     // locked and then read.
     let take = format!(
@@ -433,13 +429,13 @@ async fn use_key(
         later = dialect.later("$6"),
         now = dialect.now,
     );
-    let values = [
-        Value::Tenant(&run.request.tenant),
-        Value::Text(&key.endpoint),
-        Value::Text(&key.key),
-        Value::Text(&key.fingerprint),
-        Value::Text(run.run_id.as_str()),
-        Value::Integer(KEYS_HOLD_FOR_MICROS),
+    let values = values![
+        &run.request.tenant,
+        &key.endpoint,
+        &key.key,
+        &key.fingerprint,
+        run.run_id.as_str(),
+        KEYS_HOLD_FOR_MICROS
     ];
     if !transaction.query(&take, &values).await?.is_empty() {
         return Ok(None);

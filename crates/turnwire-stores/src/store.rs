@@ -17,7 +17,7 @@ use turnwire_contract::WebhookRoute;
 
 use crate::{
     audit_chain::AuditQueue,
-    database::{Database, DatabaseError, PostgresDatabase, SqliteDatabase, Value},
+    database::{Database, DatabaseError, PostgresDatabase, SqliteDatabase, values},
     deletion::DeletionQueue,
     follower::Follower,
     heartbeats::{FORMAT_OF_ALL, HeartbeatState},
@@ -295,7 +295,7 @@ impl StoreBuilder {
             |error: RedisError| OpenError::Refused(format!("the address of Redis: {error}"));
         let client = redis::Client::open(url).map_err(bad_address)?;
         let sql = "select value from secrets where name = $1";
-        let found = self.database.query(sql, &[Value::Text("news")]).await.map_err(refused)?;
+        let found = self.database.query(sql, &values!["news"]).await.map_err(refused)?;
         let secret = found.first().map(|row| row.text(0).map(str::to_owned));
         let missing = || OpenError::Refused("the database has no notification secret".to_owned());
         let secret = Secret::new(secret.ok_or_else(missing)?.map_err(refused)?);

@@ -14,8 +14,8 @@ use turnwire_contract::{
 };
 
 use crate::{
-    Store,
-    database::{DatabaseError, Row, Value},
+    Result, Store,
+    database::{DatabaseError, Row, Value, values},
     rows::new_tag,
     webhook_rows::{self, NewDelivery},
     workers::micros,
@@ -30,7 +30,7 @@ impl WebhookOutbox for Store {
         &self,
         receivers: &[FreeReceiver],
         now: Timestamp,
-    ) -> Result<Vec<ClaimedDelivery>, StoreError> {
+    ) -> Result<Vec<ClaimedDelivery>> {
         let (mut claimed, mut has_claimed, mut failures) = (Vec::new(), false, Vec::new());
         for receiver in self.with_due(receivers, now).await? {
             match self.claim_for(receiver, now).await {
@@ -58,11 +58,7 @@ impl WebhookOutbox for Store {
         Ok(claimed)
     }
 
-    async fn settle(
-        &self,
-        claimed: &ClaimedDelivery,
-        attempt: &DeliveryAttempt,
-    ) -> Result<bool, StoreError> {
+    async fn settle(&self, claimed: &ClaimedDelivery, attempt: &DeliveryAttempt) -> Result<bool> {
         let sql = "update webhook_deliveries set status = $3, due_at = $4, last_attempt_at = $5,
                        http_status = $6, error = $7, n_attempts = n_attempts + 1, claim = 0
                    where id = $1 and status = 'pending' and (claim = $2 or $3 = 'delivered')
@@ -72,14 +68,14 @@ impl WebhookOutbox for Store {
             NextAttempt::At(time) => (DeliveryStatus::Pending, Some(time.as_micros())),
             NextAttempt::GivenUp => (DeliveryStatus::Failed, None),
         };
-        let values = [
-            Value::Text(&claimed.delivery.delivery_id),
-            Value::Integer(claimed.claim),
-            Value::Text(status.as_str()),
-            Value::OptionalInteger(due_at),
-            Value::Integer(attempt.at.as_micros()),
-            Value::OptionalInteger(attempt.http_status.map(i64::from)),
-            Value::OptionalText(attempt.error.as_deref()),
+        let values = values![
+            &claimed.delivery.delivery_id,
+            claimed.claim,
+            status.as_str(),
+            due_at,
+            attempt.at.as_micros(),
+            attempt.http_status.map(i64::from),
+            attempt.error.as_deref()
         ];
         Ok(!self.0.database.query(sql, &values).await?.is_empty())
     }
@@ -88,9 +84,8 @@ impl WebhookOutbox for Store {
         &self,
         tenant: &TenantId,
         query: &DeliveryQuery,
-    ) -> Result<Vec<WebhookDelivery>, StoreError> {
-        let most = i64::try_from(query.most).unwrap_or(i64::MAX);
-        let mut values = vec![Value::Tenant(tenant), Value::Integer(most)];
+    ) -> Result<Vec<WebhookDelivery>> {
+        let mut values = values![tenant, query.most].to_vec();
         let mut conditions = vec!["d.tenant = $1".to_owned()];
         if let Some(status) = query.status {
             values.push(Value::Text(status.as_str()));
@@ -122,13 +117,12 @@ impl WebhookOutbox for Store {
         tenant: &TenantId,
         delivery_id: &str,
         now: Timestamp,
-    ) -> Result<Option<WebhookDelivery>, StoreError> {
+    ) -> Result<Option<WebhookDelivery>> {
         let sql = format!(
             "update webhook_deliveries set status = 'pending', due_at = $3, n_attempts = 0,
                  claim = 0 where tenant = $1 and id = $2 returning {COLUMNS}"
         );
-        let values =
-            [Value::Tenant(tenant), Value::Text(delivery_id), Value::Integer(now.as_micros())];
+        let values = values![tenant, delivery_id, now.as_micros()];
         let found = match self.0.database.query(&sql, &values).await {
             // An id that cannot be stored cannot exist.
             Err(DatabaseError::InvalidValue(_)) => return Ok(None),
@@ -138,7 +132,7 @@ impl WebhookOutbox for Store {
         Ok(found.first().map(delivery).transpose()?)
     }
 
-    async fn n_pending(&self) -> Result<u64, StoreError> {
+    async fn n_pending(&self) -> Result<u64> {
         let sql = "select count(*) from webhook_deliveries where status = 'pending'";
         let found = self.0.database.query(sql, &[]).await?;
         let n_pending = found.first().map(|row| row.integer(0)).transpose()?.unwrap_or_default();
@@ -176,7 +170,7 @@ impl Store {
     /// too many does less harm than one that is missing.
     async fn is_response_stored(&self, tenant: &TenantId, run_id: &RunId) -> bool {
         let sql = "select request from runs where tenant = $1 and id = $2";
-        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
+        let values = values![tenant, run_id.as_str()];
         let found = self.0.database.query(sql, &values).await;
         let request = found.as_ref().ok().and_then(|found| found.first()?.text(0).ok());
         let request = request.and_then(|text| serde_json::from_str::<EchoedRequest>(text).ok());
@@ -201,7 +195,7 @@ impl Store {
         );
         let tenants: Vec<&str> = receivers.iter().map(|it| it.tenant.as_str()).collect();
         let urls: Vec<&str> = receivers.iter().map(|it| it.url.as_str()).collect();
-        let values = [Value::Texts(&tenants), Value::Texts(&urls), Value::Integer(now.as_micros())];
+        let values = values![&tenants, &urls, now.as_micros()];
         let found = self.0.database.query(&sql, &values).await?;
         let places = found.iter().map(|row| Ok(row.integer(0)? - 1));
         let places: Vec<i64> = places.collect::<Result<_, DatabaseError>>()?;
@@ -220,13 +214,7 @@ impl Store {
              and r.status = 'pending' and r.due_at <= $3 order by r.due_at limit $4{}",
             dialect.skip_locked
         );
-        let most = i64::try_from(receiver.most).unwrap_or(i64::MAX);
-        let values = [
-            Value::Tenant(&receiver.tenant),
-            Value::Text(&receiver.url),
-            Value::Integer(now.as_micros()),
-            Value::Integer(most),
-        ];
+        let values = values![&receiver.tenant, &receiver.url, now.as_micros(), receiver.most];
         let mut transaction = self.0.database.begin().await?;
         let found = transaction.query(&look, &values).await?;
         let ids: Vec<&str> = found.iter().map(|row| row.text(0)).collect::<Result<_, _>>()?;
@@ -241,16 +229,16 @@ impl Store {
             dialect.texts("$1")
         );
         let until = now.as_micros().saturating_add(micros(receiver.lease));
-        let values = [Value::Texts(&ids), Value::Integer(claim), Value::Integer(until)];
+        let values = values![&ids, claim, until];
         let taken = transaction.query(&take, &values).await?;
         transaction.commit().await?;
         let taken = taken.iter().filter_map(readable);
         Ok(taken.map(|delivery| ClaimedDelivery { delivery, claim }).collect())
     }
 
-    async fn must_exist(&self, tenant: &TenantId, delivery_id: &str) -> Result<(), StoreError> {
+    async fn must_exist(&self, tenant: &TenantId, delivery_id: &str) -> Result<()> {
         let sql = "select id from webhook_deliveries where tenant = $1 and id = $2";
-        let values = [Value::Tenant(tenant), Value::Text(delivery_id)];
+        let values = values![tenant, delivery_id];
         match self.0.database.query(sql, &values).await?.first() {
             Some(_) => Ok(()),
             None => Err(StoreError::NotFound(format!("delivery `{delivery_id}`"))),

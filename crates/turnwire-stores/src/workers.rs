@@ -13,8 +13,8 @@ use turnwire_contract::{
 };
 
 use crate::{
-    Store,
-    database::{DatabaseError, Dialect, Row, Value},
+    Result, Store,
+    database::{DatabaseError, Dialect, Row, Value, values},
     deletion::{self, run_key},
     failures::{decode, encode},
     heartbeats::{FORMAT, FORMAT_OF_ALL},
@@ -33,7 +33,7 @@ impl Leases for Store {
         Some(self.0.worker.clone())
     }
 
-    async fn heartbeat(&self) -> Result<Lease, StoreError> {
+    async fn heartbeat(&self) -> Result<Lease> {
         let (database, length) = (&self.0.database, self.0.options.lease);
         let now = Instant::now();
         if !self.0.heartbeats.may_send(now, self.0.writer.stuck_for()) {
@@ -46,7 +46,7 @@ impl Leases for Store {
              returning ({FORMAT_OF_ALL} as other where other.id <> $1)",
             database.dialect().later("$2")
         );
-        let values = [Value::Text(&self.0.worker), Value::Integer(micros(length))];
+        let values = values![&self.0.worker, micros(length)];
         let renewed = database.query(&sql, &values).await?;
         self.0.heartbeats.set_format(&renewed)?;
         let n_heartbeats = self.0.heartbeats.record(now, length);
@@ -59,22 +59,18 @@ impl Leases for Store {
         Ok(Lease { length })
     }
 
-    async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>, StoreError> {
+    async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>> {
         let (database, lease) = (&self.0.database, self.0.options.lease);
         let settled = self.0.heartbeats.is_settled(Instant::now(), lease);
-        let values = [
-            Value::Text(&self.0.worker),
-            Value::Integer(i64::try_from(most).unwrap_or(i64::MAX)),
-            Value::Integer(settled.into()),
-        ];
+        let values = values![&self.0.worker, most, settled];
         let claimed = database.query(&claim_sql(database.dialect()), &values).await?;
         let abandoned = |row: &Row| abandoned(row, lease);
         Ok(claimed.iter().map(abandoned).collect::<Result<_, _>>()?)
     }
 
-    async fn release(&self, run_id: &RunId) -> Result<(), StoreError> {
+    async fn release(&self, run_id: &RunId) -> Result<()> {
         let sql = "update runs set worker = '' where id = $1 and worker = $2";
-        let values = [Value::Text(run_id.as_str()), Value::Text(&self.0.worker)];
+        let values = values![run_id.as_str(), &self.0.worker];
         self.0.database.query(sql, &values).await?;
         // Readers here now follow another worker.
         self.0.tails.release(run_id);
@@ -82,7 +78,7 @@ impl Leases for Store {
         Ok(())
     }
 
-    async fn defer(&self, run_id: &RunId) -> Result<(), StoreError> {
+    async fn defer(&self, run_id: &RunId) -> Result<()> {
         // 0.2 s, 0.4 s, and so on up to a minute.
         let pause = "((case when n_failed_takeovers >= 9 then 60000
                        else 200 << n_failed_takeovers end) * 1000)";
@@ -92,18 +88,18 @@ impl Leases for Store {
              where id = $1 and worker = $2",
             self.0.database.dialect().later(pause)
         );
-        let values = [Value::Text(run_id.as_str()), Value::Text(&self.0.worker)];
+        let values = values![run_id.as_str(), &self.0.worker];
         self.0.database.query(&sql, &values).await?;
         self.0.tails.release(run_id);
         Ok(())
     }
 
-    async fn decline(&self, run_id: &RunId, reason: &str) -> Result<(), StoreError> {
+    async fn decline(&self, run_id: &RunId, reason: &str) -> Result<()> {
         let (id, worker) = (Value::Text(run_id.as_str()), Value::Text(&self.0.worker));
         let mut transaction = self.0.database.begin().await?;
         let sql = "insert into declined_runs (run_id, worker, reason) values ($1, $2, $3)
                    on conflict (run_id, worker) do update set reason = excluded.reason";
-        transaction.query(sql, &[id, worker, Value::Text(reason)]).await?;
+        transaction.query(sql, &values![id, worker, reason]).await?;
         let sql = format!(
             "update runs set worker = '', changed_at = {} where id = $1 and worker = $2",
             self.0.database.dialect().now
@@ -116,9 +112,9 @@ impl Leases for Store {
         Ok(())
     }
 
-    async fn owned_runs(&self) -> Result<Vec<RunId>, StoreError> {
+    async fn owned_runs(&self) -> Result<Vec<RunId>> {
         let sql = "select id from runs where worker = $1 and state = 'active'";
-        let rows = self.0.database.query(sql, &[Value::Text(&self.0.worker)]).await?;
+        let rows = self.0.database.query(sql, &values![&self.0.worker]).await?;
         let run_id = |row: &Row| row.text(0).map(RunId::from);
         let mut ours: Vec<RunId> = rows.iter().map(run_id).collect::<Result<_, _>>()?;
         let uncertain = self.0.heartbeats.uncertain();
@@ -126,14 +122,14 @@ impl Leases for Store {
         Ok(ours)
     }
 
-    async fn lost_runs(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
+    async fn lost_runs(&self, run_ids: &[RunId]) -> Result<Vec<RunId>> {
         let run_ids: Vec<&str> = run_ids.iter().map(RunId::as_str).collect();
         let sql = format!(
             "select value from {} where not exists
                  (select 1 from runs where id = value and worker = $2 and state = 'active')",
             self.0.database.dialect().texts("$1")
         );
-        let values = [Value::Texts(&run_ids), Value::Text(&self.0.worker)];
+        let values = values![&run_ids, &self.0.worker];
         let lost = self.0.database.query(&sql, &values).await?;
         let run_id = |row: &Row| row.text(0).map(RunId::from);
         let lost: Vec<RunId> = lost.iter().map(run_id).collect::<Result<_, _>>()?;
@@ -146,12 +142,7 @@ impl Leases for Store {
 
 #[async_trait]
 impl Commands for Store {
-    async fn enqueue(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        command: RunCommand,
-    ) -> Result<(), StoreError> {
+    async fn enqueue(&self, tenant: &TenantId, run_id: &RunId, command: RunCommand) -> Result<()> {
         // Locked, so that the run does not end in between. A statement that ends it and has begun
         // before may leave the command behind; retention deletes it.
         let sql = format!(
@@ -167,7 +158,7 @@ impl Commands for Store {
         {
             key.seal(Place::command(run_id), &mut text)?;
         }
-        let values = [Value::Tenant(tenant), Value::Text(run_id.as_str()), Value::Text(&text)];
+        let values = values![tenant, run_id.as_str(), &text];
         if self.0.database.query(&sql, &values).await?.is_empty() {
             return Err(StoreError::NotFound(format!("unfinished run `{run_id}`")));
         }
@@ -178,29 +169,26 @@ impl Commands for Store {
         Ok(())
     }
 
-    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>> {
         // Commands are few and runs are many; the query fixes the join order.
         let sql = "select c.id, c.run_id, c.command, c.tenant from commands c
                    where (select r.worker from runs r where r.id = c.run_id
                           and r.tenant = c.tenant and r.state = 'active') = $1
                    order by c.id";
-        let found = self.0.database.query(sql, &[Value::Text(&self.0.worker)]).await?;
+        let found = self.0.database.query(sql, &values![&self.0.worker]).await?;
         Ok(self.decoded_commands(&found).await)
     }
 
-    async fn pending_commands_for(
-        &self,
-        run_id: &RunId,
-    ) -> Result<Vec<PendingCommand>, StoreError> {
+    async fn pending_commands_for(&self, run_id: &RunId) -> Result<Vec<PendingCommand>> {
         let sql = "select id, run_id, command, tenant from commands where run_id = $1 order by id";
-        let found = self.0.database.query(sql, &[Value::Text(run_id.as_str())]).await?;
+        let found = self.0.database.query(sql, &values![run_id.as_str()]).await?;
         Ok(self.decoded_commands(&found).await)
     }
 
-    async fn acknowledge(&self, pending_commands: &[i64]) -> Result<(), StoreError> {
+    async fn acknowledge(&self, pending_commands: &[i64]) -> Result<()> {
         let list = self.0.database.dialect().integers("$1");
         let sql = format!("delete from commands where id in (select value from {list})");
-        self.0.database.query(&sql, &[Value::Integers(pending_commands)]).await?;
+        self.0.database.query(&sql, &values![pending_commands]).await?;
         Ok(())
     }
 
@@ -210,10 +198,10 @@ impl Commands for Store {
 }
 
 impl Store {
-    async fn delete_dead_workers(&self) -> Result<(), StoreError> {
+    async fn delete_dead_workers(&self) -> Result<()> {
         let long_ago = self.0.database.dialect().later("$1");
         let sql = format!("delete from workers where lease_until < {long_ago}");
-        self.0.database.query(&sql, &[Value::Integer(DEAD_FOR_MICROS)]).await?;
+        self.0.database.query(&sql, &values![DEAD_FOR_MICROS]).await?;
         let sql = "delete from declined_runs where not exists
                        (select 1 from runs where id = run_id and state = 'active')
                    or not exists (select 1 from workers where id = worker)";
@@ -246,8 +234,8 @@ impl Store {
     }
 
     /// Makes the run claimable at once, also for workers that deferred or declined it.
-    async fn make_claimable(&self, run_id: &RunId) -> Result<(), StoreError> {
-        let id = [Value::Text(run_id.as_str())];
+    async fn make_claimable(&self, run_id: &RunId) -> Result<()> {
+        let id = values![run_id.as_str()];
         let sql = "delete from declined_runs where run_id = $1";
         self.0.database.query(sql, &id).await?;
         let sql = "update runs set claimable_at = null where id = $1 and claimable_at is not null";
@@ -258,7 +246,7 @@ impl Store {
     /// Looks for runs that were stored although the response was lost. They have this worker's
     /// lease and would stay active. A run with an idempotency key is released, because its client
     /// retries and finds it. Any other is deleted.
-    async fn resolve_uncertain(&self) -> Result<(), StoreError> {
+    async fn resolve_uncertain(&self) -> Result<()> {
         let uncertain = self.0.heartbeats.uncertain();
         if uncertain.is_empty() {
             return Ok(());
@@ -274,7 +262,7 @@ impl Store {
              returning tenant, id",
             dialect.texts("$1"),
         );
-        let values = [Value::Texts(&run_ids), Value::Text(&self.0.worker)];
+        let values = values![&run_ids, &self.0.worker];
         let released = transaction.query(&release, &values).await?;
         let others = format!(
             "select tenant, id from runs where id in (select value from {})

@@ -23,6 +23,9 @@ pub(crate) use postgres_errors::in_time;
 pub(crate) use sqlite::only_reads;
 pub(crate) use sqlite::{SqliteDatabase, private_file};
 
+/// Most statements fail with a [`DatabaseError`].
+pub(crate) type Result<T, E = DatabaseError> = std::result::Result<T, E>;
+
 /// A connection pool to a database.
 #[async_trait]
 pub(crate) trait Database: Send + Sync {
@@ -31,13 +34,13 @@ pub(crate) trait Database: Send + Sync {
 
     /// Starts a write transaction. If it is dropped without commit or rollback, its connection is
     /// closed, because its state is unknown after an error.
-    async fn begin(&self) -> Result<Box<dyn Transaction>, DatabaseError>;
+    async fn begin(&self) -> Result<Box<dyn Transaction>>;
 
     /// Executes one statement in its own transaction.
-    async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError>;
+    async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>>;
 
     /// Executes statements in one transaction. After a unique violation, nothing of it has happened.
-    async fn query_all(&self, statements: &[RowsStatement]) -> Result<(), DatabaseError> {
+    async fn query_all(&self, statements: &[RowsStatement]) -> Result<()> {
         let mut transaction = self.begin().await?;
         for statement in statements {
             let done = statement.execute(&mut *transaction).await;
@@ -52,7 +55,7 @@ pub(crate) trait Database: Send + Sync {
 
     /// Executes changes with the same parameters in one transaction. No two of them concern the same
     /// row.
-    async fn change(&self, changes: &[String], values: &[Value<'_>]) -> Result<(), DatabaseError> {
+    async fn change(&self, changes: &[String], values: &[Value<'_>]) -> Result<()> {
         let mut transaction = self.begin().await?;
         transaction.query(&self.dialect().together(changes), values).await?;
         transaction.commit().await
@@ -64,7 +67,7 @@ pub(crate) trait Database: Send + Sync {
     }
 
     /// Allows statements for tenants to use a table that was created after the database was opened.
-    async fn share_table(&self, _table: &'static str) -> Result<(), DatabaseError> {
+    async fn share_table(&self, _table: &'static str) -> Result<()> {
         Ok(())
     }
 
@@ -74,9 +77,9 @@ pub(crate) trait Database: Send + Sync {
 /// An atomic group of statements.
 #[async_trait]
 pub(crate) trait Transaction: Send {
-    async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError>;
+    async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>>;
 
-    async fn commit(self: Box<Self>) -> Result<(), DatabaseError>;
+    async fn commit(self: Box<Self>) -> Result<()>;
 
     /// Rolls back and keeps the connection if it is still usable, for expected refusals.
     async fn rollback(self: Box<Self>);
@@ -96,7 +99,7 @@ impl RowsStatement {
     pub(crate) fn new<const N: usize>(
         rows: &impl Serialize,
         sql: impl FnOnce(&str) -> String,
-    ) -> Result<Self, DatabaseError> {
+    ) -> Result<Self> {
         let columns: Vec<String> = (0..N).map(|n| format!("value ->> {n} as c{}", n + 1)).collect();
         let columns = columns.join(", ");
         let zipped = format!("(select key + 1 as n, {columns} from json_each($1)) as zipped");
@@ -106,11 +109,8 @@ impl RowsStatement {
     }
 
     /// Executes it in a transaction of several steps.
-    pub(crate) async fn execute(
-        &self,
-        transaction: &mut dyn Transaction,
-    ) -> Result<(), DatabaseError> {
-        transaction.query(&self.sql, &[Value::Text(&self.rows)]).await.map(drop)
+    pub(crate) async fn execute(&self, transaction: &mut dyn Transaction) -> Result<()> {
+        transaction.query(&self.sql, &values![&self.rows]).await.map(drop)
     }
 }
 
@@ -130,6 +130,50 @@ pub(crate) enum Value<'a> {
     Integers(&'a [i64]),
 }
 
+/// An array of [`Value`]s, each made from what it is: `values![tenant, run_id.as_str(), most]`.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => { [$($crate::database::Value::from($value)),*] };
+}
+pub(crate) use values;
+
+macro_rules! value_from {
+    ($($type:ty => $variant:ident,)*) => {
+        $(impl<'a> From<$type> for Value<'a> {
+            fn from(value: $type) -> Self {
+                Self::$variant(value)
+            }
+        })*
+    };
+}
+
+value_from! {
+    &'a str => Text,
+    &'a String => Text,
+    &'a TenantId => Tenant,
+    Option<&'a str> => OptionalText,
+    i64 => Integer,
+    Option<i64> => OptionalInteger,
+    &'a [u8] => Bytes,
+    &'a Vec<u8> => Bytes,
+    &'a [&'a str] => Texts,
+    &'a Vec<&'a str> => Texts,
+    &'a [i64] => Integers,
+    &'a Vec<i64> => Integers,
+}
+
+impl From<usize> for Value<'_> {
+    /// A count; the largest integer stands for larger ones.
+    fn from(count: usize) -> Self {
+        Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(flag: bool) -> Self {
+        Self::Integer(flag.into())
+    }
+}
+
 /// A column value of a result row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Column {
@@ -144,7 +188,7 @@ pub(crate) struct Row(pub(crate) Vec<Column>);
 
 impl Row {
     /// Returns the text in column `n`, counted from 0.
-    pub(crate) fn text(&self, n: usize) -> Result<&str, DatabaseError> {
+    pub(crate) fn text(&self, n: usize) -> Result<&str> {
         match self.0.get(n) {
             Some(Column::Text(text)) => Ok(text),
             other => Err(unexpected(n, other)),
@@ -152,7 +196,7 @@ impl Row {
     }
 
     /// Returns the nullable text in column `n`.
-    pub(crate) fn optional_text(&self, n: usize) -> Result<Option<&str>, DatabaseError> {
+    pub(crate) fn optional_text(&self, n: usize) -> Result<Option<&str>> {
         match self.0.get(n) {
             Some(Column::Null) => Ok(None),
             _ => self.text(n).map(Some),
@@ -160,7 +204,7 @@ impl Row {
     }
 
     /// Returns the integer in column `n`.
-    pub(crate) fn integer(&self, n: usize) -> Result<i64, DatabaseError> {
+    pub(crate) fn integer(&self, n: usize) -> Result<i64> {
         match self.0.get(n) {
             Some(Column::Integer(number)) => Ok(*number),
             other => Err(unexpected(n, other)),
@@ -168,7 +212,7 @@ impl Row {
     }
 
     /// Returns the nullable integer in column `n`.
-    pub(crate) fn optional_integer(&self, n: usize) -> Result<Option<i64>, DatabaseError> {
+    pub(crate) fn optional_integer(&self, n: usize) -> Result<Option<i64>> {
         match self.0.get(n) {
             Some(Column::Null) => Ok(None),
             _ => self.integer(n).map(Some),
@@ -176,7 +220,7 @@ impl Row {
     }
 
     /// Returns the bytes in column `n`.
-    pub(crate) fn bytes(&self, n: usize) -> Result<&[u8], DatabaseError> {
+    pub(crate) fn bytes(&self, n: usize) -> Result<&[u8]> {
         match self.0.get(n) {
             Some(Column::Bytes(bytes)) => Ok(bytes),
             other => Err(unexpected(n, other)),

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use turnwire_contract::TenantId;
 
 use super::{
-    Column, Database, DatabaseError, Dialect, PoolUse, Row, STATEMENT_TIMEOUT, Transaction, Value,
-    library_dialect, pool_use_of,
+    Column, Database, DatabaseError, Dialect, PoolUse, Result, Row, STATEMENT_TIMEOUT, Transaction,
+    Value, library_dialect, pool_use_of,
     postgres_errors::{failed, in_time, within},
     tenant_role::{ACT_AS_OWNER, TenantRole, run, tenant_of},
 };
@@ -75,7 +75,7 @@ pub(crate) struct PostgresDatabase {
 
 impl PostgresDatabase {
     /// Connects and runs the migrations.
-    pub(crate) async fn open(url: &str, most_connections: u32) -> Result<Self, DatabaseError> {
+    pub(crate) async fn open(url: &str, most_connections: u32) -> Result<Self> {
         let options = PgConnectOptions::from_str(url).map_err(failed)?;
         let options = options.application_name("turnwire");
         let pool = PgPoolOptions::new()
@@ -110,7 +110,7 @@ impl PostgresDatabase {
     }
 
     /// Runs the statements for one tenant as role `name` from now on.
-    pub(crate) async fn with_tenant_role(mut self, name: &str) -> Result<Self, DatabaseError> {
+    pub(crate) async fn with_tenant_role(mut self, name: &str) -> Result<Self> {
         self.tenant_role = Some(TenantRole::prepare(&self.pool, name).await?);
         Ok(self)
     }
@@ -125,7 +125,7 @@ impl PostgresDatabase {
         DedicatedConnection { options: (*self.pool.connect_options()).clone(), connection: None }
     }
 
-    async fn try_query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
+    async fn try_query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
         if self.tenant_role.is_some() && tenant_of(values).is_some() {
             return self.try_query_as_tenant(sql, values).await;
         }
@@ -140,11 +140,7 @@ impl PostgresDatabase {
     }
 
     /// The role holds for one transaction.
-    async fn try_query_as_tenant(
-        &self,
-        sql: &str,
-        values: &[Value<'_>],
-    ) -> Result<Vec<Row>, DatabaseError> {
+    async fn try_query_as_tenant(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
         let mut transaction = Box::new(self.transaction().await?);
         match transaction.query(sql, values).await {
             Ok(rows) => transaction.commit().await.map(|()| rows),
@@ -157,13 +153,13 @@ impl PostgresDatabase {
         }
     }
 
-    async fn transaction(&self) -> Result<PooledTransaction, DatabaseError> {
+    async fn transaction(&self) -> Result<PooledTransaction> {
         let connection = Some(self.connection().await?);
         let role = self.tenant_role.clone();
         Ok(PooledTransaction { connection, role, has_begun: false, tenant: None })
     }
 
-    async fn connection(&self) -> Result<PoolConnection<Postgres>, DatabaseError> {
+    async fn connection(&self) -> Result<PoolConnection<Postgres>> {
         within(CONNECT_TIMEOUT, self.pool.acquire()).await
     }
 }
@@ -180,10 +176,7 @@ async fn why_it_is_away(options: &PgConnectOptions) -> DatabaseError {
 
 /// Rejects a connection pooler in transaction mode, such as PgBouncer. It shares server sessions
 /// between clients, which breaks prepared statements, `LISTEN` and session settings.
-async fn refuse_shared_sessions(
-    pool: &PgPool,
-    options: &PgConnectOptions,
-) -> Result<(), DatabaseError> {
+async fn refuse_shared_sessions(pool: &PgPool, options: &PgConnectOptions) -> Result<()> {
     let mut one = within(CONNECT_TIMEOUT, pool.acquire()).await?;
     let mut other = within(CONNECT_TIMEOUT, options.connect()).await?;
     let ours = session_of(&mut one).await?;
@@ -202,7 +195,7 @@ async fn refuse_shared_sessions(
 }
 
 /// Returns the backend process id, without a prepared statement.
-async fn session_of(connection: &mut PgConnection) -> Result<i32, DatabaseError> {
+async fn session_of(connection: &mut PgConnection) -> Result<i32> {
     let asked = sqlx::raw_sql("select pg_backend_pid()").fetch_one(connection);
     in_time(STATEMENT_TIMEOUT, asked).await?.try_get(0).map_err(failed)
 }
@@ -216,7 +209,7 @@ pub(crate) struct DedicatedConnection {
 
 impl DedicatedConnection {
     /// Returns the connection; opens one if there is none.
-    pub(crate) async fn get(&mut self) -> Result<&mut PgConnection, DatabaseError> {
+    pub(crate) async fn get(&mut self) -> Result<&mut PgConnection> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect().await?,
@@ -224,7 +217,7 @@ impl DedicatedConnection {
         Ok(self.connection.insert(connection))
     }
 
-    async fn connect(&self) -> Result<PgConnection, DatabaseError> {
+    async fn connect(&self) -> Result<PgConnection> {
         let connect = async {
             let mut connection = self.options.connect().await?;
             sqlx::query(FIRST_WORDS).execute(&mut connection).await?;
@@ -234,10 +227,7 @@ impl DedicatedConnection {
     }
 
     /// Starts a transaction with a statement timeout of `time`. Dropping it rolls back.
-    pub(crate) async fn begin(
-        &mut self,
-        time: Duration,
-    ) -> Result<PostgresTransaction<'_>, DatabaseError> {
+    pub(crate) async fn begin(&mut self, time: Duration) -> Result<PostgresTransaction<'_>> {
         let transaction = in_time(STATEMENT_TIMEOUT, self.get().await?.begin()).await?;
         Ok(PostgresTransaction { transaction, time })
     }
@@ -259,14 +249,14 @@ impl Database for PostgresDatabase {
         pool_use_of(pool.size(), pool.num_idle(), max)
     }
 
-    async fn begin(&self) -> Result<Box<dyn Transaction>, DatabaseError> {
+    async fn begin(&self) -> Result<Box<dyn Transaction>> {
         let mut transaction = self.transaction().await?;
         transaction.say("begin").await?;
         transaction.has_begun = true;
         Ok(Box::new(transaction))
     }
 
-    async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
+    async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
         let only_reads = sql.starts_with("select") || sql.starts_with("with recursive");
         let tries = if only_reads { TRIES } else { 1 };
         let began = Instant::now();
@@ -279,11 +269,11 @@ impl Database for PostgresDatabase {
         Err(DatabaseError::Unavailable("the database does not answer".to_owned()))
     }
 
-    async fn change(&self, changes: &[String], values: &[Value<'_>]) -> Result<(), DatabaseError> {
+    async fn change(&self, changes: &[String], values: &[Value<'_>]) -> Result<()> {
         self.query(&DIALECT.together(changes), values).await.map(drop)
     }
 
-    async fn share_table(&self, table: &'static str) -> Result<(), DatabaseError> {
+    async fn share_table(&self, table: &'static str) -> Result<()> {
         let Some(role) = &self.tenant_role else { return Ok(()) };
         let mut connection = self.connection().await?;
         run(&mut connection, &role.grant(table)).await
@@ -306,7 +296,7 @@ struct PooledTransaction {
 
 impl PooledTransaction {
     /// Takes the role that a statement with `values` needs.
-    async fn act_for(&mut self, tenant: Option<&TenantId>) -> Result<(), DatabaseError> {
+    async fn act_for(&mut self, tenant: Option<&TenantId>) -> Result<()> {
         let Some(role) = &self.role else { return Ok(()) };
         if self.has_begun && self.tenant.as_ref() == tenant {
             return Ok(());
@@ -319,26 +309,26 @@ impl PooledTransaction {
         Ok(())
     }
 
-    fn connection(&mut self) -> Result<&mut PgConnection, DatabaseError> {
+    fn connection(&mut self) -> Result<&mut PgConnection> {
         let gone = || DatabaseError::Unavailable("the transaction is over".to_owned());
         self.connection.as_deref_mut().ok_or_else(gone)
     }
 
-    async fn say(&mut self, words: &'static str) -> Result<(), DatabaseError> {
+    async fn say(&mut self, words: &'static str) -> Result<()> {
         in_time(STATEMENT_TIMEOUT, sqlx::query(words).execute(self.connection()?)).await.map(drop)
     }
 }
 
 #[async_trait]
 impl Transaction for PooledTransaction {
-    async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
+    async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
         self.act_for(tenant_of(values)).await?;
         let statement = bound(sql, values).fetch_all(self.connection()?);
         let rows = in_time(STATEMENT_TIMEOUT, statement).await?;
         rows.iter().map(read).collect()
     }
 
-    async fn commit(mut self: Box<Self>) -> Result<(), DatabaseError> {
+    async fn commit(mut self: Box<Self>) -> Result<()> {
         self.say("commit").await?;
         self.connection = None;
         Ok(())
@@ -372,13 +362,13 @@ impl PostgresTransaction<'_> {
 
 #[async_trait]
 impl Transaction for PostgresTransaction<'_> {
-    async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
+    async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
         let statement = bound(sql, values).fetch_all(&mut *self.transaction);
         let rows = in_time(self.time, statement).await?;
         rows.iter().map(read).collect()
     }
 
-    async fn commit(self: Box<Self>) -> Result<(), DatabaseError> {
+    async fn commit(self: Box<Self>) -> Result<()> {
         in_time(self.time, self.transaction.commit()).await
     }
 
@@ -401,7 +391,7 @@ fn bound<'q>(sql: &'q str, values: &[Value<'q>]) -> Query<'q, Postgres, PgArgume
     })
 }
 
-fn read(row: &PgRow) -> Result<Row, DatabaseError> {
+fn read(row: &PgRow) -> Result<Row> {
     let column = |column: &sqlx::postgres::PgColumn| {
         let n = column.ordinal();
         Ok(match column.type_info().name() {

@@ -4,13 +4,13 @@ use std::{future::Future, time::Duration};
 
 use tokio::time::timeout;
 
-use super::DatabaseError;
+use super::{DatabaseError, Result};
 
 /// Returns the result of a statement, with a timeout of `time`.
 pub(crate) async fn in_time<T>(
     time: Duration,
     statement: impl Future<Output = Result<T, sqlx::Error>>,
-) -> Result<T, DatabaseError> {
+) -> Result<T> {
     match timeout(time, statement).await {
         Ok(done) => done.map_err(failed),
         Err(_) => Err(DatabaseError::TooSlow(format!("no answer within {time:?}"))),
@@ -21,7 +21,7 @@ pub(crate) async fn in_time<T>(
 pub(super) async fn within<T>(
     backoff: Duration,
     work: impl Future<Output = Result<T, sqlx::Error>>,
-) -> Result<T, DatabaseError> {
+) -> Result<T> {
     match timeout(backoff, work).await {
         Ok(done) => done.map_err(failed),
         Err(_) => Err(DatabaseError::Unavailable("the database does not answer".to_owned())),

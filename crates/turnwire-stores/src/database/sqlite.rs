@@ -15,8 +15,8 @@ use sqlx::{
 };
 
 use super::{
-    Column, Database, DatabaseError, Dialect, PoolUse, Row, RowsStatement, STATEMENT_TIMEOUT,
-    Transaction, Value, library_dialect, pool_use_of,
+    Column, Database, DatabaseError, Dialect, PoolUse, Result, Row, RowsStatement,
+    STATEMENT_TIMEOUT, Transaction, Value, library_dialect, pool_use_of,
 };
 
 /// How long to wait for a write lock of another process.
@@ -82,7 +82,7 @@ pub(crate) struct SqliteDatabase {
 
 impl SqliteDatabase {
     /// Opens the file, creates it if it does not exist, and runs the migrations.
-    pub(crate) async fn open(path: &Path) -> Result<Self, DatabaseError> {
+    pub(crate) async fn open(path: &Path) -> Result<Self> {
         create_private(path).map_err(|error| DatabaseError::Unavailable(error.to_string()))?;
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -102,7 +102,7 @@ impl SqliteDatabase {
 
     /// Creates a database in memory and runs the migrations. Readers and the writer take turns: there
     /// is no write-ahead log in memory.
-    pub(crate) async fn in_memory() -> Result<Self, DatabaseError> {
+    pub(crate) async fn in_memory() -> Result<Self> {
         let name = format!("/{}", uuid::Uuid::new_v4().simple());
         let options =
             SqliteConnectOptions::new().filename(name).vfs("memdb").busy_timeout(BUSY_TIMEOUT);
@@ -118,7 +118,7 @@ fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new().max_connections(connections).acquire_timeout(STATEMENT_TIMEOUT)
 }
 
-async fn migrate(writing: &SqlitePool) -> Result<(), DatabaseError> {
+async fn migrate(writing: &SqlitePool) -> Result<()> {
     let mut migrations = sqlx::migrate!("migrations/sqlite");
     migrations.set_ignore_missing(true);
     migrations.run(writing).await.map_err(|error| DatabaseError::Failed(error.to_string()))
@@ -154,14 +154,14 @@ impl Database for SqliteDatabase {
         pool_use_of(one.size() + other.size(), one.num_idle() + other.num_idle(), max)
     }
 
-    async fn begin(&self) -> Result<Box<dyn Transaction>, DatabaseError> {
+    async fn begin(&self) -> Result<Box<dyn Transaction>> {
         let connection = self.writing.acquire().await.map_err(failed)?;
         let mut transaction = SqliteTransaction(Some(connection));
         transaction.execute("begin immediate").await?;
         Ok(Box::new(transaction))
     }
 
-    async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
+    async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
         let pool = if only_reads(sql) { &self.reading } else { &self.writing };
         let mut connection = pool.acquire().await.map_err(failed)?;
         let rows = bound(sql, values).fetch_all(&mut *connection).await.map_err(failed);
@@ -171,7 +171,7 @@ impl Database for SqliteDatabase {
         rows?.iter().map(read).collect()
     }
 
-    async fn query_all(&self, statements: &[RowsStatement]) -> Result<(), DatabaseError> {
+    async fn query_all(&self, statements: &[RowsStatement]) -> Result<()> {
         let numbered =
             |(statement, n): (&RowsStatement, usize)| statement.sql.replace("$1", &format!("${n}"));
         let all: Vec<String> = statements.iter().zip(1..).map(numbered).collect();
@@ -182,7 +182,7 @@ impl Database for SqliteDatabase {
 
     /// One text with all statements: each on its own would be a way to the thread of the connection and
     /// back, on which the caller waits in line with everything else that the process does.
-    async fn change(&self, changes: &[String], values: &[Value<'_>]) -> Result<(), DatabaseError> {
+    async fn change(&self, changes: &[String], values: &[Value<'_>]) -> Result<()> {
         let connection = self.writing.acquire().await.map_err(failed)?;
         let mut transaction = SqliteTransaction(Some(connection));
         let script = format!("begin immediate; {}; commit", self.dialect().together(changes));
@@ -222,24 +222,24 @@ pub(crate) fn only_reads(sql: &str) -> bool {
 struct SqliteTransaction(Option<PoolConnection<Sqlite>>);
 
 impl SqliteTransaction {
-    fn connection(&mut self) -> Result<&mut SqliteConnection, DatabaseError> {
+    fn connection(&mut self) -> Result<&mut SqliteConnection> {
         let over = || DatabaseError::Unavailable("the transaction is over".to_owned());
         self.0.as_deref_mut().ok_or_else(over)
     }
 
-    async fn execute(&mut self, sql: &'static str) -> Result<(), DatabaseError> {
+    async fn execute(&mut self, sql: &'static str) -> Result<()> {
         sqlx::query(sql).execute(self.connection()?).await.map(drop).map_err(failed)
     }
 }
 
 #[async_trait]
 impl Transaction for SqliteTransaction {
-    async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
+    async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
         let rows = bound(sql, values).fetch_all(self.connection()?).await.map_err(failed)?;
         rows.iter().map(read).collect()
     }
 
-    async fn commit(mut self: Box<Self>) -> Result<(), DatabaseError> {
+    async fn commit(mut self: Box<Self>) -> Result<()> {
         self.execute("commit").await?;
         self.0 = None;
         Ok(())
@@ -272,7 +272,7 @@ fn bound<'q>(sql: &'q str, values: &[Value<'q>]) -> Query<'q, Sqlite, SqliteArgu
     })
 }
 
-fn read(row: &SqliteRow) -> Result<Row, DatabaseError> {
+fn read(row: &SqliteRow) -> Result<Row> {
     let column = |n: usize| {
         let value = row.try_get_raw(n)?;
         if value.is_null() {

@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, Executor, PgConnection, PgPool, Row as _};
 use turnwire_contract::TenantId;
 
 use super::{
-    DatabaseError, STATEMENT_TIMEOUT, Value,
+    DatabaseError, Result, STATEMENT_TIMEOUT, Value,
     postgres_errors::{failed, in_time},
 };
 
@@ -66,7 +66,7 @@ pub(super) struct TenantRole(String);
 impl TenantRole {
     /// Adds what is missing of the policies and privileges of the role, and checks that it cannot
     /// bypass them.
-    pub(super) async fn prepare(pool: &PgPool, name: &str) -> Result<Self, DatabaseError> {
+    pub(super) async fn prepare(pool: &PgPool, name: &str) -> Result<Self> {
         let is_letter = |c: char| c.is_ascii_lowercase() || c == '_';
         if !name.starts_with(is_letter) || !name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
         {
@@ -81,7 +81,7 @@ impl TenantRole {
         Ok(role)
     }
 
-    async fn check(&self, connection: &mut PgConnection) -> Result<(), DatabaseError> {
+    async fn check(&self, connection: &mut PgConnection) -> Result<()> {
         let Self(name) = self;
         let sql = "select rolsuper or rolbypassrls, pg_has_role(current_user, oid, 'member'),
                    rolname = current_user, current_user::text from pg_roles where rolname = $1";
@@ -102,7 +102,7 @@ impl TenantRole {
         Ok(())
     }
 
-    async fn complete(&self, connection: &mut PgConnection) -> Result<(), DatabaseError> {
+    async fn complete(&self, connection: &mut PgConnection) -> Result<()> {
         let Self(name) = self;
         run(connection, &format!("select pg_advisory_xact_lock({LOCK})")).await?;
         let schema = "select quote_ident(current_schema())";
@@ -164,7 +164,7 @@ impl TenantRole {
     }
 
     /// The policies apply to the role in this database.
-    async fn try_out(&self, connection: &mut PgConnection) -> Result<(), DatabaseError> {
+    async fn try_out(&self, connection: &mut PgConnection) -> Result<()> {
         let Self(name) = self;
         run(connection, &self.act_for(&TenantId::from(""))).await?;
         let active = "select bool_and(row_security_active(t)) from unnest($1::text[]) as list(t)";
@@ -198,7 +198,7 @@ pub(super) fn tenant_of<'a>(values: &[Value<'a>]) -> Option<&'a TenantId> {
 }
 
 /// Sends statements without values in one message.
-pub(super) async fn run(connection: &mut PgConnection, sql: &str) -> Result<(), DatabaseError> {
+pub(super) async fn run(connection: &mut PgConnection, sql: &str) -> Result<()> {
     let statements = connection.execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned())));
     in_time(STATEMENT_TIMEOUT, statements).await.map(drop)
 }

@@ -13,7 +13,7 @@ use turnwire_contract::{Item, RunId, TenantId};
 
 use super::{Part, SharedIds, SharedParts, SharedRequest};
 use crate::{
-    database::{Database, DatabaseError, Dialect, Row, Transaction, Value},
+    database::{Database, DatabaseError, Dialect, Result, Row, Transaction, Value, values},
     failures::decode,
     sealing::{DataKey, Place, Sealing},
 };
@@ -31,7 +31,7 @@ pub(crate) async fn hold(
     tenant: &TenantId,
     request: &SharedRequest,
     key: Option<&DataKey>,
-) -> Result<(), DatabaseError> {
+) -> Result<()> {
     let ids: Vec<&str> = request.items.iter().map(|item| item.id.as_str()).collect();
     // The preamble, and of all lists that the input begins with the longest. If that one is deleted
     // meanwhile, the whole input is inserted.
@@ -44,7 +44,7 @@ pub(crate) async fn hold(
         dialect.for_share
     );
     let preamble = &request.preamble;
-    let values = [Value::Tenant(tenant), Value::Texts(&ids), Value::Text(&preamble.id)];
+    let values = values![tenant, &ids, &preamble.id];
     let (mut has_preamble, mut n_stored) = (false, 0);
     for row in transaction.query(&sql, &values).await? {
         let (n_items, n_found) = (row.integer(0)?, row.integer(1)?);
@@ -77,7 +77,7 @@ struct NewRows<'a> {
 }
 
 impl<'a> NewRows<'a> {
-    fn add(&mut self, part: &'a Part, parent: &'a str, n: usize) -> Result<(), DatabaseError> {
+    fn add(&mut self, part: &'a Part, parent: &'a str, n: usize) -> Result<()> {
         let mut item = part.body.clone();
         if let Some(key) = self.key {
             key.seal(Place::input_list(&part.id), &mut item)?;
@@ -94,7 +94,7 @@ impl<'a> NewRows<'a> {
         transaction: &mut dyn Transaction,
         dialect: &Dialect,
         tenant: &TenantId,
-    ) -> Result<(), DatabaseError> {
+    ) -> Result<()> {
         if self.ids.is_empty() {
             return Ok(());
         }
@@ -108,13 +108,7 @@ impl<'a> NewRows<'a> {
         );
         let n_items: Vec<&str> = self.n_items.iter().map(String::as_str).collect();
         let items: Vec<&str> = self.items.iter().map(String::as_str).collect();
-        let values = [
-            Value::Tenant(tenant),
-            Value::Texts(&self.ids),
-            Value::Texts(&self.parents),
-            Value::Texts(&n_items),
-            Value::Texts(&items),
-        ];
+        let values = values![tenant, &self.ids, &self.parents, &n_items, &items];
         transaction.query(&sql, &values).await.map(drop)
     }
 }
@@ -134,7 +128,7 @@ pub(crate) async fn read(
     tenant: &TenantId,
     run_id: &RunId,
     ids: &SharedIds,
-) -> Result<Shared, DatabaseError> {
+) -> Result<Shared> {
     let input_list = ids.input_list.as_deref().unwrap_or_default();
     let stored = StoredParts::read(sealing, tenant, &ids.preamble, input_list).await?;
     let decoded = stored.as_ref().and_then(|stored| {
@@ -148,7 +142,7 @@ pub(crate) async fn read(
         return Ok(decoded);
     }
     let sql = "select id from runs where tenant = $1 and id = $2 and state <> 'hidden'";
-    let values = [Value::Tenant(tenant), Value::Text(run_id.as_str())];
+    let values = values![tenant, run_id.as_str()];
     if sealing.database().query(sql, &values).await?.is_empty() {
         return Ok(Shared::RunDeleted);
     }
@@ -161,7 +155,7 @@ pub(crate) async fn read_items(
     sealing: &Sealing,
     tenant: &TenantId,
     id: &str,
-) -> Result<Option<Vec<Item>>, DatabaseError> {
+) -> Result<Option<Vec<Item>>> {
     let stored = StoredParts::read(sealing, tenant, "", id).await?;
     Ok(stored.and_then(|stored| stored.bodies.iter().map(|item| stored.decoded(item)).collect()))
 }
@@ -179,7 +173,7 @@ impl<'a> StoredParts<'a> {
         tenant: &'a TenantId,
         preamble: &str,
         input_list: &str,
-    ) -> Result<Option<Self>, DatabaseError> {
+    ) -> Result<Option<Self>> {
         let sql = "with recursive up (id, parent, n_items, item) as (
                        select id, parent, n_items, item from input_lists
                        where tenant = $1 and id in ($2, $3)
@@ -188,7 +182,7 @@ impl<'a> StoredParts<'a> {
                        from up join input_lists l on l.tenant = $1 and l.id = up.parent
                    )
                    select id, item, n_items from up order by n_items";
-        let values = [Value::Tenant(tenant), Value::Text(preamble), Value::Text(input_list)];
+        let values = values![tenant, preamble, input_list];
         let rows = sealing.database().query(sql, &values).await?;
         let mut bodies = Vec::with_capacity(rows.len());
         for row in &rows {
@@ -219,14 +213,14 @@ pub(crate) async fn delete_unused(
     transaction: &mut dyn Transaction,
     dialect: &Dialect,
     mut lists: Vec<ListKey>,
-) -> Result<(), DatabaseError> {
+) -> Result<()> {
     if lists.is_empty() {
         return Ok(());
     }
     // One deletion at a time, so that the second one sees what the first one has deleted.
     if let Some(lock_tenants) = dialect.lock_tenants {
         let tenants: Vec<&str> = lists.iter().map(|(tenant, _)| tenant.as_str()).collect();
-        transaction.query(lock_tenants, &[Value::Texts(&tenants)]).await?;
+        transaction.query(lock_tenants, &values![&tenants]).await?;
     }
     let unused = unused(dialect);
     let lock = format!(
@@ -265,11 +259,11 @@ const LOOKED_AT: i64 = 10_000;
 pub(crate) async fn find_unused(
     database: &dyn Database,
     from: &ListKey,
-) -> Result<(Vec<ListKey>, ListKey), DatabaseError> {
+) -> Result<(Vec<ListKey>, ListKey)> {
     let sql = "select tenant, id from input_lists where (tenant, id) > ($1, $2)
                order by tenant, id limit 1 offset $3";
     let (tenant, id) = (Value::Text(&from.0), Value::Text(&from.1));
-    let next = database.query(sql, &[tenant, id, Value::Integer(LOOKED_AT)]).await?;
+    let next = database.query(sql, &values![tenant, id, LOOKED_AT]).await?;
     let next = next.first().map(list_key).transpose()?;
     let sql = format!(
         "select l.tenant, l.id from input_lists l
@@ -277,7 +271,7 @@ pub(crate) async fn find_unused(
         if next.is_some() { "(l.tenant, l.id) <= ($3, $4)" } else { "$3 = $4" }
     );
     let (until_tenant, until_id) = next.as_ref().map_or(("", ""), |(tenant, id)| (tenant, id));
-    let values = [tenant, id, Value::Text(until_tenant), Value::Text(until_id)];
+    let values = values![tenant, id, until_tenant, until_id];
     let unused = database.query(&sql, &values).await?;
     let unused = unused.iter().map(list_key).collect::<Result<_, _>>()?;
     Ok((unused, next.unwrap_or_default()))
@@ -309,7 +303,7 @@ fn unused(dialect: &Dialect) -> String {
 }
 
 /// Returns what the deleted lists continued, unless it is deleted, too.
-fn parents_of(gone: &[Row]) -> Result<Vec<ListKey>, DatabaseError> {
+fn parents_of(gone: &[Row]) -> Result<Vec<ListKey>> {
     let deleted = gone.iter().map(list_key).collect::<Result<HashSet<_>, _>>()?;
     let mut parents = HashSet::new();
     for row in gone {
@@ -320,7 +314,7 @@ fn parents_of(gone: &[Row]) -> Result<Vec<ListKey>, DatabaseError> {
 }
 
 /// Decodes the columns `tenant, id`.
-fn list_key(row: &Row) -> Result<ListKey, DatabaseError> {
+fn list_key(row: &Row) -> Result<ListKey> {
     Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned()))
 }
 
@@ -339,6 +333,6 @@ impl<'a> Columns<'a> {
     }
 
     fn values(&self) -> [Value<'_>; 2] {
-        [Value::Texts(&self.tenants), Value::Texts(&self.ids)]
+        values![&self.tenants, &self.ids]
     }
 }

@@ -2,15 +2,16 @@
 
 use std::collections::HashSet;
 
+use async_trait::async_trait;
 use serde_json::{Map, Value as Json};
 use turnwire_contract::{
-    Attachment, BatchId, BatchRecord, CollectionId, ExtractionFailure, FileCounts, FileId,
-    Indexing, LibraryError, TenantId, Timestamp,
+    Attachment, Attachments, BatchId, BatchRecord, CollectionId, ExtractionFailure, FileCounts,
+    FileId, Indexing, LibraryError, TenantId, Timestamp,
 };
 
-use super::{Inner, now, signed};
+use super::{Result, StoreLibrary, now, signed};
 use crate::{
-    database::{DatabaseError, Row, Transaction, Value},
+    database::{DatabaseError, Row, Transaction, Value, values},
     failures::{decode, encode},
 };
 
@@ -18,30 +19,27 @@ use crate::{
 const COLUMNS: &str = "r.file_id, r.created_at, r.attributes, r.chunking, r.batch_id, r.state, \
                        r.why, r.reason, r.usage_bytes";
 
-impl Inner {
-    pub(super) async fn attach(
+#[async_trait]
+impl Attachments for StoreLibrary {
+    async fn attach(
         &self,
         tenant: &TenantId,
         id: &CollectionId,
-        batch: Option<&BatchRecord>,
-        attachments: &[Attachment],
-    ) -> Result<(), LibraryError> {
+        batch: Option<BatchRecord>,
+        attachments: Vec<Attachment>,
+    ) -> Result<()> {
         let mut transaction = self.database.begin().await?;
         let collection = self.to_fill(&mut *transaction, tenant, id).await?;
-        self.all_there(&mut *transaction, tenant, attachments).await?;
-        if let Some(batch) = batch {
+        self.all_there(&mut *transaction, tenant, &attachments).await?;
+        if let Some(batch) = &batch {
             let sql = "insert into file_batches (tenant, id, collection, created_at)
                        values ($1, $2, $3, $4)";
-            let values = [
-                Value::Tenant(tenant),
-                Value::Text(batch.id.as_str()),
-                Value::Integer(collection),
-                Value::Integer(batch.created_at.as_micros()),
-            ];
+            let values =
+                values![tenant, batch.id.as_str(), collection, batch.created_at.as_micros()];
             transaction.query(sql, &values).await?;
         }
-        let batch_id = batch.map(|batch| &batch.id);
-        for attachment in attachments {
+        let batch_id = batch.as_ref().map(|batch| &batch.id);
+        for attachment in &attachments {
             put(&mut *transaction, tenant, collection, batch_id, attachment).await?;
         }
         transaction.commit().await?;
@@ -49,89 +47,56 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns an error if any of the files does not exist.
-    async fn all_there(
-        &self,
-        transaction: &mut dyn Transaction,
-        tenant: &TenantId,
-        attachments: &[Attachment],
-    ) -> Result<(), LibraryError> {
-        let ids: Vec<&str> = attachments.iter().map(|one| one.file_id.as_str()).collect();
-        let sql = format!(
-            "select id from files where tenant = $1 and bytes >= 0
-                 and (expires_at is null or expires_at > $2)
-                 and id in (select value from {})",
-            self.database.dialect().texts("$3")
-        );
-        let values = [Value::Tenant(tenant), Value::Integer(now().as_micros()), Value::Texts(&ids)];
-        let found = transaction.query(&sql, &values).await?;
-        let found = found.iter().map(|row| row.text(0)).collect::<Result<HashSet<_>, _>>()?;
-        match attachments.iter().find(|one| !found.contains(one.file_id.as_str())) {
-            Some(missing) => Err(LibraryError::no_file(&missing.file_id)),
-            None => Ok(()),
-        }
-    }
-
-    pub(super) async fn attachment(
+    async fn attachment(
         &self,
         tenant: &TenantId,
         id: &CollectionId,
         file_id: &FileId,
-    ) -> Result<Attachment, LibraryError> {
+    ) -> Result<Attachment> {
         let collection = self.kept(tenant, id).await?.number;
         let sql = format!(
             "select {COLUMNS} from attachments as r
              where r.tenant = $1 and r.collection = $2 and r.file_id = $3"
         );
-        let values =
-            [Value::Tenant(tenant), Value::Integer(collection), Value::Text(file_id.as_str())];
+        let values = values![tenant, collection, file_id.as_str()];
         let found = self.database.query(&sql, &values).await?;
         let row = found.first().ok_or_else(|| LibraryError::not_attached(file_id))?;
         Ok(read(row)?)
     }
 
-    pub(super) async fn attachments(
-        &self,
-        tenant: &TenantId,
-        id: &CollectionId,
-    ) -> Result<Vec<Attachment>, LibraryError> {
+    async fn attachments(&self, tenant: &TenantId, id: &CollectionId) -> Result<Vec<Attachment>> {
         let collection = self.kept(tenant, id).await?.number;
         let sql = format!(
             "select {COLUMNS} from attachments as r where r.tenant = $1 and r.collection = $2
              order by r.created_at desc, r.number desc"
         );
-        let values = [Value::Tenant(tenant), Value::Integer(collection)];
+        let values = values![tenant, collection];
         let found = self.database.query(&sql, &values).await?;
         Ok(found.iter().map(read).collect::<Result<_, _>>()?)
     }
 
-    pub(super) async fn set_attributes(
+    async fn set_attributes(
         &self,
         tenant: &TenantId,
         id: &CollectionId,
         file_id: &FileId,
-        attributes: &Map<String, Json>,
-    ) -> Result<(), LibraryError> {
+        attributes: Map<String, Json>,
+    ) -> Result<()> {
         let collection = self.kept(tenant, id).await?.number;
         let sql = "update attachments set attributes = $4
                    where tenant = $1 and collection = $2 and file_id = $3 returning number";
-        let attributes = encode(attributes)?;
-        let values = [
-            Value::Tenant(tenant),
-            Value::Integer(collection),
-            Value::Text(file_id.as_str()),
-            Value::Text(&attributes),
-        ];
+        let attributes = encode(&attributes)?;
+        let values = values![tenant, collection, file_id.as_str(), &attributes];
         let changed = self.database.query(sql, &values).await?;
         changed.first().map(drop).ok_or_else(|| LibraryError::not_attached(file_id))
     }
 
-    pub(super) async fn chunks(
+    async fn chunks(
         &self,
         tenant: &TenantId,
         id: &CollectionId,
         file_id: &FileId,
-    ) -> Result<Vec<String>, LibraryError> {
+    ) -> Result<Vec<String>> {
         self.attachment(tenant, id, file_id).await?;
         let collection = self.kept(tenant, id).await?.number;
         let sql = "select p.text from attachments as r
@@ -139,22 +104,15 @@ impl Inner {
                    where r.tenant = $1 and r.collection = $2 and r.file_id = $3
                        and r.state = 'completed'
                    order by p.place";
-        let values =
-            [Value::Tenant(tenant), Value::Integer(collection), Value::Text(file_id.as_str())];
+        let values = values![tenant, collection, file_id.as_str()];
         let found = self.database.query(sql, &values).await?;
         let text = |row: &Row| row.text(0).map(str::to_owned);
         Ok(found.iter().map(text).collect::<Result<_, _>>()?)
     }
 
-    pub(super) async fn detach(
-        &self,
-        tenant: &TenantId,
-        id: &CollectionId,
-        file_id: &FileId,
-    ) -> Result<(), LibraryError> {
+    async fn detach(&self, tenant: &TenantId, id: &CollectionId, file_id: &FileId) -> Result<()> {
         let collection = self.kept(tenant, id).await?.number;
-        let values =
-            [Value::Tenant(tenant), Value::Integer(collection), Value::Text(file_id.as_str())];
+        let values = values![tenant, collection, file_id.as_str()];
         let mut transaction = self.database.begin().await?;
         let which = "tenant = $1 and collection = $2 and file_id = $3";
         if release(&mut *transaction, which, &values).await? == 0 {
@@ -165,17 +123,16 @@ impl Inner {
         Ok(())
     }
 
-    pub(super) async fn batch(
+    async fn batch(
         &self,
         tenant: &TenantId,
         id: &CollectionId,
         batch_id: &BatchId,
-    ) -> Result<BatchRecord, LibraryError> {
+    ) -> Result<BatchRecord> {
         let collection = self.kept(tenant, id).await?.number;
         let sql = "select created_at, cancelled from file_batches
                    where tenant = $1 and collection = $2 and id = $3";
-        let values =
-            [Value::Tenant(tenant), Value::Integer(collection), Value::Text(batch_id.as_str())];
+        let values = values![tenant, collection, batch_id.as_str()];
         let found = self.database.query(sql, &values).await?;
         let row = found.first().ok_or_else(|| LibraryError::no_batch(batch_id))?;
         let mut batch = BatchRecord {
@@ -192,19 +149,18 @@ impl Inner {
         Ok(batch)
     }
 
-    pub(super) async fn cancel_batch(
+    async fn cancel_batch(
         &self,
         tenant: &TenantId,
         id: &CollectionId,
         batch_id: &BatchId,
-    ) -> Result<(), LibraryError> {
+    ) -> Result<()> {
         let batch = self.batch(tenant, id, batch_id).await?;
         if batch.files.in_progress == 0 {
             return Ok(());
         }
         let collection = self.kept(tenant, id).await?.number;
-        let values =
-            [Value::Tenant(tenant), Value::Integer(collection), Value::Text(batch_id.as_str())];
+        let values = values![tenant, collection, batch_id.as_str()];
         let mut transaction = self.database.begin().await?;
         let sql = "update file_batches set cancelled = 1
                    where tenant = $1 and collection = $2 and id = $3";
@@ -219,6 +175,31 @@ impl Inner {
     }
 }
 
+impl StoreLibrary {
+    /// Returns an error if any of the files does not exist.
+    async fn all_there(
+        &self,
+        transaction: &mut dyn Transaction,
+        tenant: &TenantId,
+        attachments: &[Attachment],
+    ) -> Result<()> {
+        let ids: Vec<&str> = attachments.iter().map(|one| one.file_id.as_str()).collect();
+        let sql = format!(
+            "select id from files where tenant = $1 and bytes >= 0
+                 and (expires_at is null or expires_at > $2)
+                 and id in (select value from {})",
+            self.database.dialect().texts("$3")
+        );
+        let values = values![tenant, now().as_micros(), &ids];
+        let found = transaction.query(&sql, &values).await?;
+        let found = found.iter().map(|row| row.text(0)).collect::<Result<HashSet<_>, _>>()?;
+        match attachments.iter().find(|one| !found.contains(one.file_id.as_str())) {
+            Some(missing) => Err(LibraryError::no_file(&missing.file_id)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Adds a file to a collection. Replaces an earlier attachment of the file.
 async fn put(
     transaction: &mut dyn Transaction,
@@ -227,23 +208,21 @@ async fn put(
     batch_id: Option<&BatchId>,
     attachment: &Attachment,
 ) -> Result<(), DatabaseError> {
-    let tenant = Value::Tenant(tenant);
-    let collection = Value::Integer(collection);
-    let file_id = Value::Text(attachment.file_id.as_str());
+    let file_id = attachment.file_id.as_str();
     let which = "tenant = $1 and collection = $2 and file_id = $3";
-    release(transaction, which, &[tenant, collection, file_id]).await?;
+    release(transaction, which, &values![tenant, collection, file_id]).await?;
     let sql = "insert into attachments
                    (tenant, collection, file_id, created_at, attributes, chunking, batch_id)
                values ($1, $2, $3, $4, $5, $6, $7)";
     let (attributes, chunking) = (encode(&attachment.attributes)?, encode(&attachment.chunking)?);
-    let values = [
+    let values = values![
         tenant,
         collection,
         file_id,
-        Value::Integer(attachment.created_at.as_micros()),
-        Value::Text(&attributes),
-        Value::Text(&chunking),
-        Value::OptionalText(batch_id.map(BatchId::as_str)),
+        attachment.created_at.as_micros(),
+        &attributes,
+        &chunking,
+        batch_id.map(BatchId::as_str)
     ];
     transaction.query(sql, &values).await.map(drop)
 }
@@ -259,7 +238,7 @@ pub(super) async fn release(
     let gone = transaction.query(&sql, values).await?;
     for row in &gone {
         let sql = "insert into attachments_gone (number) values ($1)";
-        transaction.query(sql, &[Value::Integer(row.integer(0)?)]).await?;
+        transaction.query(sql, &values![row.integer(0)?]).await?;
     }
     Ok(signed(gone.len()))
 }

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use turnwire_contract::{
-    CollectionId, CollectionNotes, CollectionRecord, CollectionUsage, LibraryError, TenantId,
-    Timestamp,
+    CollectionId, CollectionNotes, CollectionRecord, CollectionUsage, Collections, LibraryError,
+    Query, SearchResults, TenantId, Timestamp,
 };
 
-use super::{Inner, attachments, now};
+use super::{Result, StoreLibrary, attachments, now};
 use crate::{
-    database::{DatabaseError, Row, Transaction, Value},
+    database::{DatabaseError, Row, Transaction, values},
     failures::{decode, encode},
 };
 
@@ -55,23 +56,20 @@ impl CollectionRow {
     }
 }
 
-impl Inner {
-    pub(super) async fn open_collection(
-        &self,
-        tenant: &TenantId,
-        collection: &CollectionRecord,
-    ) -> Result<(), LibraryError> {
+#[async_trait]
+impl Collections for StoreLibrary {
+    async fn open_collection(&self, tenant: &TenantId, collection: CollectionRecord) -> Result<()> {
         let sql = "insert into collections
                        (tenant, id, created_at, last_active_at, notes, expires_days)
                    values ($1, $2, $3, $4, $5, $6)";
         let notes = CollectionMetadata::of(&collection.notes)?;
-        let values = [
-            Value::Tenant(tenant),
-            Value::Text(collection.id.as_str()),
-            Value::Integer(collection.created_at.as_micros()),
-            Value::Integer(collection.last_active_at.as_micros()),
-            Value::Text(&notes),
-            Value::OptionalInteger(collection.notes.expires_after_days.map(i64::from)),
+        let values = values![
+            tenant,
+            collection.id.as_str(),
+            collection.created_at.as_micros(),
+            collection.last_active_at.as_micros(),
+            &notes,
+            collection.notes.expires_after_days.map(i64::from)
         ];
         match self.database.query(sql, &values).await {
             Ok(_) => Ok(()),
@@ -82,48 +80,25 @@ impl Inner {
         }
     }
 
-    pub(super) async fn kept(
-        &self,
-        tenant: &TenantId,
-        id: &CollectionId,
-    ) -> Result<CollectionRow, LibraryError> {
-        let sql = format!("select {COLUMNS} from collections where tenant = $1 and id = $2");
-        let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
-        let found = self.database.query(&sql, &values).await?;
-        let row = found.first().ok_or_else(|| LibraryError::no_collection(id))?;
-        Ok(CollectionRow::of(row)?)
-    }
-
-    pub(super) async fn collection(
-        &self,
-        tenant: &TenantId,
-        id: &CollectionId,
-    ) -> Result<CollectionRecord, LibraryError> {
+    async fn collection(&self, tenant: &TenantId, id: &CollectionId) -> Result<CollectionRecord> {
         Ok(self.kept(tenant, id).await?.record)
     }
 
-    pub(super) async fn collections(
-        &self,
-        tenant: &TenantId,
-    ) -> Result<Vec<CollectionRecord>, LibraryError> {
+    async fn collections(&self, tenant: &TenantId) -> Result<Vec<CollectionRecord>> {
         let sql = format!(
             "select {COLUMNS} from collections where tenant = $1
              order by created_at desc, id desc"
         );
-        let found = self.database.query(&sql, &[Value::Tenant(tenant)]).await?;
+        let found = self.database.query(&sql, &values![tenant]).await?;
         let record = |row| CollectionRow::of(row).map(|kept| kept.record);
         Ok(found.iter().map(record).collect::<Result<_, _>>()?)
     }
 
-    pub(super) async fn usage(
-        &self,
-        tenant: &TenantId,
-        id: &CollectionId,
-    ) -> Result<CollectionUsage, LibraryError> {
+    async fn usage(&self, tenant: &TenantId, id: &CollectionId) -> Result<CollectionUsage> {
         let collection = self.kept(tenant, id).await?;
         let sql = "select state, count(*), cast(coalesce(sum(usage_bytes), 0) as bigint)
                    from attachments where tenant = $1 and collection = $2 group by state";
-        let values = [Value::Tenant(tenant), Value::Integer(collection.number)];
+        let values = values![tenant, collection.number];
         let found = self.database.query(sql, &values).await?;
         let mut usage = CollectionUsage::default();
         for row in &found {
@@ -133,37 +108,33 @@ impl Inner {
         Ok(usage)
     }
 
-    pub(super) async fn annotate_collection(
+    async fn annotate_collection(
         &self,
         tenant: &TenantId,
         id: &CollectionId,
-        notes: &CollectionNotes,
-    ) -> Result<(), LibraryError> {
+        notes: CollectionNotes,
+    ) -> Result<()> {
         let sql = "update collections set notes = $3, expires_days = $4, last_active_at = $5
                    where tenant = $1 and id = $2 returning number";
-        let words = CollectionMetadata::of(notes)?;
-        let values = [
-            Value::Tenant(tenant),
-            Value::Text(id.as_str()),
-            Value::Text(&words),
-            Value::OptionalInteger(notes.expires_after_days.map(i64::from)),
-            Value::Integer(now().as_micros()),
+        let words = CollectionMetadata::of(&notes)?;
+        let values = values![
+            tenant,
+            id.as_str(),
+            &words,
+            notes.expires_after_days.map(i64::from),
+            now().as_micros()
         ];
         let changed = self.database.query(sql, &values).await?;
         changed.first().map(drop).ok_or_else(|| LibraryError::no_collection(id))
     }
 
-    pub(super) async fn remove_collection(
-        &self,
-        tenant: &TenantId,
-        id: &CollectionId,
-    ) -> Result<(), LibraryError> {
+    async fn remove_collection(&self, tenant: &TenantId, id: &CollectionId) -> Result<()> {
         let mut transaction = self.database.begin().await?;
         let sql = "delete from collections where tenant = $1 and id = $2 returning number";
-        let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
+        let values = values![tenant, id.as_str()];
         let gone = transaction.query(sql, &values).await?;
         let row = gone.first().ok_or_else(|| LibraryError::no_collection(id))?;
-        let values = [Value::Tenant(tenant), Value::Integer(row.integer(0)?)];
+        let values = values![tenant, row.integer(0)?];
         attachments::release(&mut *transaction, "tenant = $1 and collection = $2", &values).await?;
         let batches = "delete from file_batches where tenant = $1 and collection = $2";
         transaction.query(batches, &values).await?;
@@ -172,12 +143,31 @@ impl Inner {
         Ok(())
     }
 
+    async fn search(
+        &self,
+        tenant: &TenantId,
+        collections: &[CollectionId],
+        query: &Query,
+    ) -> Result<SearchResults> {
+        self.find_chunks(tenant, collections, query).await
+    }
+}
+
+impl StoreLibrary {
+    pub(super) async fn kept(&self, tenant: &TenantId, id: &CollectionId) -> Result<CollectionRow> {
+        let sql = format!("select {COLUMNS} from collections where tenant = $1 and id = $2");
+        let values = values![tenant, id.as_str()];
+        let found = self.database.query(&sql, &values).await?;
+        let row = found.first().ok_or_else(|| LibraryError::no_collection(id))?;
+        Ok(CollectionRow::of(row)?)
+    }
+
     /// Returns the collections to search and marks them as used.
     pub(super) async fn to_search(
         &self,
         tenant: &TenantId,
         ids: &[CollectionId],
-    ) -> Result<Vec<CollectionRow>, LibraryError> {
+    ) -> Result<Vec<CollectionRow>> {
         let mut collections: Vec<CollectionRow> = Vec::new();
         for id in ids {
             if collections.iter().any(|known| known.record.id == *id) {
@@ -193,13 +183,13 @@ impl Inner {
         Ok(collections)
     }
 
-    async fn touch(&self, tenant: &TenantId, kept: &CollectionRow) -> Result<(), LibraryError> {
+    async fn touch(&self, tenant: &TenantId, kept: &CollectionRow) -> Result<()> {
         let now = now().as_micros();
         if now - kept.record.last_active_at.as_micros() < STILL_ACTIVE_MICROS {
             return Ok(());
         }
         let sql = "update collections set last_active_at = $3 where tenant = $1 and number = $2";
-        let values = [Value::Tenant(tenant), Value::Integer(kept.number), Value::Integer(now)];
+        let values = values![tenant, kept.number, now];
         self.database.query(sql, &values).await?;
         Ok(())
     }
@@ -210,12 +200,12 @@ impl Inner {
         transaction: &mut dyn Transaction,
         tenant: &TenantId,
         id: &CollectionId,
-    ) -> Result<i64, LibraryError> {
+    ) -> Result<i64> {
         let sql = format!(
             "select {COLUMNS} from collections where tenant = $1 and id = $2{}",
             self.database.dialect().for_update
         );
-        let values = [Value::Tenant(tenant), Value::Text(id.as_str())];
+        let values = values![tenant, id.as_str()];
         let found = transaction.query(&sql, &values).await?;
         let kept =
             CollectionRow::of(found.first().ok_or_else(|| LibraryError::no_collection(id))?)?;
@@ -224,8 +214,7 @@ impl Inner {
             return Err(LibraryError::expired(id));
         }
         let sql = "update collections set last_active_at = $3 where tenant = $1 and number = $2";
-        let values =
-            [Value::Tenant(tenant), Value::Integer(kept.number), Value::Integer(now.as_micros())];
+        let values = values![tenant, kept.number, now.as_micros()];
         transaction.query(sql, &values).await?;
         Ok(kept.number)
     }

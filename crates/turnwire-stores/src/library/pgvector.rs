@@ -9,10 +9,10 @@ use tracing::{info, warn};
 use turnwire_contract::TenantId;
 
 use super::{
-    Inner, signed,
+    StoreLibrary,
     vectors::{ChunkPosition, Nearest},
 };
-use crate::database::{DatabaseError, Transaction, Value};
+use crate::database::{DatabaseError, Result, Transaction, Value, values};
 
 /// Not a migration, because the extension is optional.
 const TABLE: &str = "create table if not exists passage_embeddings (
@@ -32,16 +32,16 @@ pub(super) struct Region<'a> {
     pub(super) model: &'a str,
 }
 
-impl Inner {
+impl StoreLibrary {
     /// Returns whether vectors use a pgvector column.
-    pub(super) async fn has_column(&self) -> Result<bool, DatabaseError> {
+    pub(super) async fn has_column(&self) -> Result<bool> {
         if self.dialect().counts {
             return Ok(false);
         }
         self.column.get_or_try_init(|| self.make_column()).await.copied()
     }
 
-    async fn make_column(&self) -> Result<bool, DatabaseError> {
+    async fn make_column(&self) -> Result<bool> {
         let count = async |sql: &str| {
             let found = self.database.query(sql, &[]).await?;
             found.first().map_or(Ok(0), |row| row.integer(0))
@@ -73,7 +73,7 @@ impl Inner {
         region: &Region<'_>,
         question: &[f32],
         nearest: &mut Nearest,
-    ) -> Result<(), DatabaseError> {
+    ) -> Result<()> {
         let among = if region.among.is_some() { "and a.number = any($7::bigint[])" } else { "" };
         // The vectors are normalized, so the inner product is the cosine similarity.
         let sql = format!(
@@ -86,14 +86,9 @@ impl Inner {
              order by e.embedding <#> $4::vector limit $6"
         );
         let asked = encode(question);
-        let mut values = vec![
-            Value::Tenant(region.tenant),
-            Value::Integers(region.collections),
-            Value::Text(region.model),
-            Value::Text(&asked),
-            Value::Integer(signed(question.len())),
-            Value::Integer(signed(nearest.most())),
-        ];
+        let (tenant, collections, model) = (region.tenant, region.collections, region.model);
+        let (n_dimensions, most) = (question.len(), nearest.most());
+        let mut values = values![tenant, collections, model, &asked, n_dimensions, most].to_vec();
         values.extend(region.among.map(Value::Integers));
         for row in &self.database.query(&sql, &values).await? {
             #[expect(clippy::cast_precision_loss, reason = "how alike two are need not be exact")]
@@ -111,29 +106,20 @@ pub(super) async fn write(
     first: ChunkPosition,
     model: &str,
     vectors: &[Vec<f32>],
-) -> Result<(), DatabaseError> {
+) -> Result<()> {
     let sql = "insert into passage_embeddings (attachment, place, tenant, model, embedding)
                select $1::bigint, $2::bigint + n - 1, $3::text, $4::text, one::vector
                from unnest($5::text[]) with ordinality as list(one, n)";
     let texts: Vec<String> = vectors.iter().map(|vector| encode(vector)).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let values = [
-        Value::Integer(first.0),
-        Value::Integer(first.1),
-        Value::Tenant(tenant),
-        Value::Text(model),
-        Value::Texts(&texts),
-    ];
+    let values = values![first.0, first.1, tenant, model, &texts];
     transaction.query(sql, &values).await.map(drop)
 }
 
 /// Deletes the vectors of an attachment from the column.
-pub(super) async fn remove(
-    transaction: &mut dyn Transaction,
-    attachment: i64,
-) -> Result<(), DatabaseError> {
+pub(super) async fn remove(transaction: &mut dyn Transaction, attachment: i64) -> Result<()> {
     let sql = "delete from passage_embeddings where attachment = $1";
-    transaction.query(sql, &[Value::Integer(attachment)]).await.map(drop)
+    transaction.query(sql, &values![attachment]).await.map(drop)
 }
 
 /// Encodes a vector for the extension.

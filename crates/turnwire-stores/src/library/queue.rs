@@ -6,15 +6,16 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tracing::warn;
 use turnwire_contract::{
-    Chunking, CollectionId, ExtractionFailure, FileId, IndexTask, IndexWork, Indexed, LibraryError,
-    MAX_CLAIMS, NewChunk, TenantId, Vectors,
+    Chunking, CollectionId, ExtractionFailure, FileId, Files, IndexQueue, IndexTask, IndexWork,
+    Indexed, LibraryError, MAX_CLAIMS, NewChunk, TenantId, Vectors,
 };
 
-use super::{Inner, attachments, micros, now, pgvector, signed, vectors::packed};
+use super::{Result, StoreLibrary, attachments, micros, now, pgvector, signed, vectors::packed};
 use crate::{
-    database::{DatabaseError, Row, Transaction, Value, is_word},
+    database::{DatabaseError, Row, Transaction, Value, is_word, values},
     failures::{decode, encode},
 };
 
@@ -30,12 +31,9 @@ struct ClaimedAttachment {
     n_passages: i64,
 }
 
-impl Inner {
-    pub(super) async fn claim(
-        &self,
-        model: Option<&str>,
-        lease: Duration,
-    ) -> Result<Option<IndexWork>, LibraryError> {
+#[async_trait]
+impl IndexQueue for StoreLibrary {
+    async fn claim(&self, model: Option<&str>, lease: Duration) -> Result<Option<IndexWork>> {
         for due in WorkKind::all(model) {
             if let Some(work) = self.claim_of(&due, lease).await? {
                 return Ok(Some(work));
@@ -44,11 +42,70 @@ impl Inner {
         Ok(None)
     }
 
-    async fn claim_of(
-        &self,
-        due: &WorkKind<'_>,
-        lease: Duration,
-    ) -> Result<Option<IndexWork>, LibraryError> {
+    async fn renew(&self, work: &IndexWork, lease: Duration) -> Result<bool> {
+        let sql = format!(
+            "update attachments set not_before = {} + $2 where tenant = $1 and claim = $3
+             returning number",
+            self.dialect().now
+        );
+        let values = values![&work.tenant, micros(lease), work.claim];
+        Ok(!self.database.query(&sql, &values).await?.is_empty())
+    }
+
+    async fn finish(&self, work: &IndexWork, end: Indexed) -> Result<bool> {
+        // Checked before the transaction starts.
+        self.has_column().await?;
+        let done = match end {
+            Indexed::Chunks { chunks, vectors } => {
+                self.write_all(work, &chunks, vectors.as_ref()).await
+            }
+            Indexed::Vectors(vectors) => self.write_vectors(work, &vectors).await,
+            Indexed::NotNow(wait) => {
+                let sql = format!("not_before = {} + $3, n_claims = 0", self.dialect().now);
+                self.end(work, &sql, &values![micros(wait)]).await
+            }
+            Indexed::Failed { why, reason } => {
+                let (why, reason) = (encode(&why)?, without_nul(&reason));
+                let values = values![&why, &reason];
+                self.end(work, "state = 'failed', why = $3, reason = $4", &values).await
+            }
+        };
+        match done {
+            Ok(()) => Ok(true),
+            Err(WriteError::Claim) => Ok(false),
+            Err(WriteError::Database(error)) => Err(error.into()),
+        }
+    }
+
+    async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    async fn tidy(&self) -> Result<()> {
+        self.has_column().await?;
+        self.forget_expired().await?;
+        let sql = "select number from attachments_gone order by number limit 1";
+        while let Some(row) = self.database.query(sql, &[]).await?.first() {
+            let number = row.integer(0)?;
+            loop {
+                let mut transaction = self.database.begin().await?;
+                let some = self.remove_some(&mut *transaction, number).await?;
+                if !some {
+                    let sql = "delete from attachments_gone where number = $1";
+                    transaction.query(sql, &values![number]).await?;
+                }
+                transaction.commit().await?;
+                if !some {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl StoreLibrary {
+    async fn claim_of(&self, due: &WorkKind<'_>, lease: Duration) -> Result<Option<IndexWork>> {
         let (now, skip_locked) = (self.dialect().now, self.database.dialect().skip_locked);
         let (look, take) = (due.sql(now, ""), due.sql(now, skip_locked));
         // Reading is cheap; in SQLite, starting a write transaction is not.
@@ -68,7 +125,7 @@ impl Inner {
                     Err(LibraryError::KeyMissing(why)) => {
                         warn!(why, "file not indexed, it is encrypted and the key is missing");
                         let sql = "update attachments set n_claims = n_claims - 1 where claim = $1";
-                        self.database.query(sql, &[Value::Integer(claim)]).await?;
+                        self.database.query(sql, &values![claim]).await?;
                     }
                     done => return done.map(Some),
                 }
@@ -90,7 +147,7 @@ impl Inner {
             let reason = "text extraction failed on every attempt";
             let sql = "update attachments set state = 'failed', why = $2, reason = $3, claim = 0
                        where number = $1";
-            let values = [Value::Integer(next.number), Value::Text(&why), Value::Text(reason)];
+            let values = values![next.number, &why, reason];
             transaction.query(sql, &values).await?;
             return Ok(false);
         }
@@ -99,19 +156,18 @@ impl Inner {
              where number = $1",
             self.dialect().now
         );
-        let values =
-            [Value::Integer(next.number), Value::Integer(claim), Value::Integer(micros(lease))];
+        let values = values![next.number, claim, micros(lease)];
         transaction.query(&sql, &values).await?;
         Ok(true)
     }
 
-    async fn work(&self, next: AttachmentRow, claim: i64) -> Result<IndexWork, LibraryError> {
+    async fn work(&self, next: AttachmentRow, claim: i64) -> Result<IndexWork> {
         let AttachmentRow { number, tenant, collection_id, file_id, chunking, is_read, .. } = next;
         let file_name = self.file(&tenant, &file_id).await?.name;
         let task = if is_read {
             let sql = "select text from passages where tenant = $1 and attachment = $2
                        order by place";
-            let values = [Value::Tenant(&tenant), Value::Integer(number)];
+            let values = values![&tenant, number];
             let found = self.database.query(sql, &values).await?;
             let text = |row: &Row| row.text(0).map(str::to_owned);
             IndexTask::Embed { chunks: found.iter().map(text).collect::<Result<_, _>>()? }
@@ -119,53 +175,6 @@ impl Inner {
             IndexTask::Read { content: self.content(&tenant, &file_id).await?, chunking }
         };
         Ok(IndexWork { tenant, collection_id, file_id, file_name, claim, task })
-    }
-
-    pub(super) async fn renew(
-        &self,
-        work: &IndexWork,
-        lease: Duration,
-    ) -> Result<bool, LibraryError> {
-        let sql = format!(
-            "update attachments set not_before = {} + $2 where tenant = $1 and claim = $3
-             returning number",
-            self.dialect().now
-        );
-        let values = [
-            Value::Tenant(&work.tenant),
-            Value::Integer(micros(lease)),
-            Value::Integer(work.claim),
-        ];
-        Ok(!self.database.query(&sql, &values).await?.is_empty())
-    }
-
-    pub(super) async fn finish(
-        &self,
-        work: &IndexWork,
-        end: Indexed,
-    ) -> Result<bool, LibraryError> {
-        // Checked before the transaction starts.
-        self.has_column().await?;
-        let done = match end {
-            Indexed::Chunks { chunks, vectors } => {
-                self.write_all(work, &chunks, vectors.as_ref()).await
-            }
-            Indexed::Vectors(vectors) => self.write_vectors(work, &vectors).await,
-            Indexed::NotNow(wait) => {
-                let sql = format!("not_before = {} + $3, n_claims = 0", self.dialect().now);
-                self.end(work, &sql, &[Value::Integer(micros(wait))]).await
-            }
-            Indexed::Failed { why, reason } => {
-                let (why, reason) = (encode(&why)?, without_nul(&reason));
-                let values = [Value::Text(&why), Value::Text(&reason)];
-                self.end(work, "state = 'failed', why = $3, reason = $4", &values).await
-            }
-        };
-        match done {
-            Ok(()) => Ok(true),
-            Err(WriteError::Claim) => Ok(false),
-            Err(WriteError::Database(error)) => Err(error.into()),
-        }
     }
 
     /// Ends a claim with these changes, whose parameters start at `$3`.
@@ -179,7 +188,7 @@ impl Inner {
             "update attachments set {changes}, claim = 0 where tenant = $1 and claim = $2
              returning number"
         );
-        let mut all = vec![Value::Tenant(&work.tenant), Value::Integer(work.claim)];
+        let mut all = values![&work.tenant, work.claim].to_vec();
         all.extend_from_slice(values);
         let ended = self.database.query(&sql, &all).await?;
         ended.first().map(drop).ok_or(WriteError::Claim)
@@ -208,11 +217,7 @@ impl Inner {
         }
         let text: usize = chunks.iter().map(|chunk| chunk.text.len()).sum();
         let model = vectors.map_or("", |vectors| &vectors.model);
-        let values = [
-            Value::Integer(signed(text + vectors.map_or(0, bytes_of))),
-            Value::Integer(signed(chunks.len())),
-            Value::Text(model),
-        ];
+        let values = values![text + vectors.map_or(0, bytes_of), chunks.len(), model];
         let changes = "state = 'completed', not_before = 0, n_claims = 0, usage_bytes = $3,
                        n_passages = $4, model = $5";
         self.end(work, changes, &values).await
@@ -238,14 +243,8 @@ impl Inner {
             .collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let values = [
-            Value::Tenant(&work.tenant),
-            Value::Integer(claimed.number),
-            Value::Integer(first),
-            Value::Texts(&texts),
-            Value::Texts(&words),
-            Value::Integer(claimed.collection),
-        ];
+        let values =
+            values![&work.tenant, claimed.number, first, &texts, &words, claimed.collection];
         transaction.query(dialect.insert, &values).await.map(drop)
     }
 
@@ -266,14 +265,7 @@ impl Inner {
         let sql = "insert into passage_vectors (attachment, place, tenant, model, n, body)
                    values ($1, $2, $3, $4, $5, $6)";
         let body = packed(block);
-        let values = [
-            Value::Integer(claimed.number),
-            Value::Integer(first),
-            Value::Tenant(tenant),
-            Value::Text(model),
-            Value::Integer(signed(block.len())),
-            Value::Bytes(&body),
-        ];
+        let values = values![claimed.number, first, tenant, model, block.len(), &body];
         transaction.query(sql, &values).await.map(drop)
     }
 
@@ -284,12 +276,11 @@ impl Inner {
         attachment: i64,
     ) -> Result<bool, DatabaseError> {
         self.remove_vectors(transaction, attachment).await?;
-        let attachment = Value::Integer(attachment);
         let sql = "delete from passages where number in
                        (select number from passages where attachment = $1 order by place limit $2)
                    returning number";
-        let most = Value::Integer(REMOVED_AT_ONCE);
-        Ok(!transaction.query(sql, &[attachment, most]).await?.is_empty())
+        let values = values![attachment, REMOVED_AT_ONCE];
+        Ok(!transaction.query(sql, &values).await?.is_empty())
     }
 
     async fn remove_vectors(
@@ -301,7 +292,7 @@ impl Inner {
             pgvector::remove(transaction, attachment).await?;
         }
         let sql = "delete from passage_vectors where attachment = $1";
-        transaction.query(sql, &[Value::Integer(attachment)]).await.map(drop)
+        transaction.query(sql, &values![attachment]).await.map(drop)
     }
 
     async fn write_vectors(&self, work: &IndexWork, vectors: &Vectors) -> Result<(), WriteError> {
@@ -320,7 +311,7 @@ impl Inner {
                 .await?;
             transaction.commit().await?;
         }
-        let values = [Value::Text(&vectors.model), Value::Integer(signed(bytes_of(vectors)))];
+        let values = values![&vectors.model, bytes_of(vectors)];
         let changes = "not_before = 0, n_claims = 0, model = $3, usage_bytes = usage_bytes + $4";
         self.end(work, changes, &values).await
     }
@@ -336,7 +327,7 @@ impl Inner {
              where tenant = $1 and claim = $2{}",
             self.database.dialect().for_update
         );
-        let values = [Value::Tenant(&work.tenant), Value::Integer(work.claim)];
+        let values = values![&work.tenant, work.claim];
         let found = transaction.query(&sql, &values).await?;
         let row = found.first().ok_or(WriteError::Claim)?;
         Ok(ClaimedAttachment {
@@ -355,29 +346,7 @@ impl Inner {
         Ok(some)
     }
 
-    pub(super) async fn tidy(&self) -> Result<(), LibraryError> {
-        self.has_column().await?;
-        self.forget_expired().await?;
-        let sql = "select number from attachments_gone order by number limit 1";
-        while let Some(row) = self.database.query(sql, &[]).await?.first() {
-            let number = row.integer(0)?;
-            loop {
-                let mut transaction = self.database.begin().await?;
-                let some = self.remove_some(&mut *transaction, number).await?;
-                if !some {
-                    let sql = "delete from attachments_gone where number = $1";
-                    transaction.query(sql, &[Value::Integer(number)]).await?;
-                }
-                transaction.commit().await?;
-                if !some {
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn forget_expired(&self) -> Result<(), LibraryError> {
+    async fn forget_expired(&self) -> Result<()> {
         let now = Value::Integer(now().as_micros());
         let sql = "select tenant, id from files where expires_at <= $1 limit 100";
         for row in &self.database.query(sql, &[now]).await? {
@@ -396,8 +365,8 @@ impl Inner {
                    limit 100";
         for row in &self.database.query(sql, &[now]).await? {
             let mut transaction = self.database.begin().await?;
-            let number = Value::Integer(row.integer(0)?);
-            attachments::release(&mut *transaction, "collection = $1", &[number]).await?;
+            let number = values![row.integer(0)?];
+            attachments::release(&mut *transaction, "collection = $1", &number).await?;
             transaction.commit().await?;
         }
         Ok(())

@@ -5,20 +5,19 @@ use std::collections::HashMap;
 
 use tracing::warn;
 use turnwire_contract::{
-    CollectionId, EmbeddingError, FileId, Filter, FoundChunk, LibraryError, Query, RANKED,
-    SearchResults, TenantId, fused,
+    CollectionId, EmbeddingError, FileId, Filter, FoundChunk, Query, RANKED, SearchResults,
+    TenantId, fused,
 };
 
 use super::{
-    Inner,
+    Result, StoreLibrary,
     collections::CollectionRow,
     now,
     pgvector::Region,
-    signed,
     vectors::{ChunkPosition, Nearest},
 };
 use crate::{
-    database::{DatabaseError, Row, Value, is_word},
+    database::{DatabaseError, Row, Value, is_word, values},
     failures::decode,
 };
 
@@ -40,13 +39,13 @@ struct Hit {
     score: f64,
 }
 
-impl Inner {
-    pub(super) async fn search(
+impl StoreLibrary {
+    pub(super) async fn find_chunks(
         &self,
         tenant: &TenantId,
         collections: &[CollectionId],
         query: &Query,
-    ) -> Result<SearchResults, LibraryError> {
+    ) -> Result<SearchResults> {
         let collections = self.to_search(tenant, collections).await?;
         let scope = self.scope(tenant, &collections, query.filter.as_ref()).await?;
         let (by_words, meaning) =
@@ -85,7 +84,7 @@ impl Inner {
         tenant: &'a TenantId,
         collections: &[CollectionRow],
         filter: Option<&Filter>,
-    ) -> Result<Scope<'a>, LibraryError> {
+    ) -> Result<Scope<'a>> {
         let collections: Vec<i64> = collections.iter().map(|kept| kept.number).collect();
         let Some(filter) = filter else {
             return Ok(Scope { tenant, collections, among: None });
@@ -96,7 +95,7 @@ impl Inner {
                  and collection in (select value from {})",
             self.database.dialect().integers("$2")
         );
-        let values = [Value::Tenant(tenant), Value::Integers(&collections)];
+        let values = values![tenant, &collections];
         let mut among = Vec::new();
         for row in &self.database.query(&sql, &values).await? {
             if filter.passes(&decode(row.text(1)?)?) {
@@ -106,7 +105,7 @@ impl Inner {
         Ok(Scope { tenant, collections, among: Some(among) })
     }
 
-    async fn by_words(&self, scope: &Scope<'_>, query: &Query) -> Result<Vec<Hit>, LibraryError> {
+    async fn by_words(&self, scope: &Scope<'_>, query: &Query) -> Result<Vec<Hit>> {
         let mut words = self.reader.asked(&query.text);
         words.retain(|word| is_word(word));
         words.sort();
@@ -117,12 +116,10 @@ impl Inner {
         let dialect = self.dialect();
         let asked = (dialect.asked)(&scope.collections, &words);
         let most = RANKED.max(query.most);
-        let mut values =
-            vec![Value::Text(&asked), Value::Tenant(scope.tenant), Value::Integer(signed(most))];
+        let mut values = values![&asked, scope.tenant, most].to_vec();
         let alone: Vec<&str> = words.iter().map(String::as_str).collect();
         if !dialect.counts {
-            values.push(Value::Integer(self.n_passages(scope).await?));
-            values.push(Value::Texts(&alone));
+            values.extend(values![self.n_passages(scope).await?, &alone]);
         }
         let sql = match &scope.among {
             Some(among) => {
@@ -135,13 +132,13 @@ impl Inner {
         Ok(found.iter().map(hit).collect::<Result<_, _>>()?)
     }
 
-    async fn n_passages(&self, scope: &Scope<'_>) -> Result<i64, LibraryError> {
+    async fn n_passages(&self, scope: &Scope<'_>) -> Result<i64> {
         let sql = format!(
             "select cast(coalesce(sum(n_passages), 0) as bigint) from attachments
              where tenant = $1 and collection in (select value from {})",
             self.database.dialect().integers("$2")
         );
-        let values = [Value::Tenant(scope.tenant), Value::Integers(&scope.collections)];
+        let values = values![scope.tenant, &scope.collections];
         let found = self.database.query(&sql, &values).await?;
         Ok(found.first().map(|row| row.integer(0)).transpose()?.unwrap_or(0))
     }
@@ -152,7 +149,7 @@ impl Inner {
         scope: &Scope<'_>,
         model: &str,
         question: &[f32],
-    ) -> Result<Vec<i64>, LibraryError> {
+    ) -> Result<Vec<i64>> {
         let mut nearest = Nearest::new(RANKED);
         if self.has_column().await? {
             let region = Region {
@@ -170,13 +167,7 @@ impl Inner {
                      and attachment in (select value from {})",
                 self.database.dialect().integers("$3")
             );
-            let values = [
-                Value::Tenant(scope.tenant),
-                Value::Text(model),
-                Value::Integers(&attachments),
-                Value::Integer(from),
-                Value::Integer(to),
-            ];
+            let values = values![scope.tenant, model, &attachments, from, to];
             for row in &self.database.query(&sql, &values).await? {
                 let n = usize::try_from(row.integer(2)?).unwrap_or(0);
                 nearest.look_at(question, (row.integer(0)?, row.integer(1)?), n, row.bytes(3)?);
@@ -186,15 +177,14 @@ impl Inner {
     }
 
     /// Splits all vectors in scope into parts of bounded size.
-    async fn parts(&self, scope: &Scope<'_>, model: &str) -> Result<Vec<Part>, LibraryError> {
+    async fn parts(&self, scope: &Scope<'_>, model: &str) -> Result<Vec<Part>> {
         let sql = format!(
             "select number, n_passages from attachments
              where tenant = $1 and model = $2 and state = 'completed'
                  and collection in (select value from {}) order by number",
             self.database.dialect().integers("$3")
         );
-        let values =
-            [Value::Tenant(scope.tenant), Value::Text(model), Value::Integers(&scope.collections)];
+        let values = values![scope.tenant, model, &scope.collections];
         let mut parts = Parts::default();
         if !self.has_blocks(scope.tenant).await? {
             return Ok(parts.done());
@@ -208,18 +198,14 @@ impl Inner {
         Ok(parts.done())
     }
 
-    async fn has_blocks(&self, tenant: &TenantId) -> Result<bool, LibraryError> {
+    async fn has_blocks(&self, tenant: &TenantId) -> Result<bool> {
         let sql = "select place from passage_vectors where tenant = $1 limit 1";
-        let found = self.database.query(sql, &[Value::Tenant(tenant)]).await?;
+        let found = self.database.query(sql, &values![tenant]).await?;
         Ok(!found.is_empty())
     }
 
     /// Returns the row numbers of the chunks at these spots, in order.
-    async fn numbers(
-        &self,
-        tenant: &TenantId,
-        spots: &[ChunkPosition],
-    ) -> Result<Vec<i64>, LibraryError> {
+    async fn numbers(&self, tenant: &TenantId, spots: &[ChunkPosition]) -> Result<Vec<i64>> {
         if spots.is_empty() {
             return Ok(Vec::new());
         }
@@ -236,7 +222,7 @@ impl Inner {
              where p.tenant = $3",
             self.database.dialect().zip(&["$1", "$2"])
         );
-        let values = [Value::Texts(&attachments), Value::Texts(&places), Value::Tenant(tenant)];
+        let values = values![&attachments, &places, tenant];
         let found = self.database.query(&sql, &values).await?;
         let mut numbers = HashMap::new();
         for row in &found {
@@ -246,11 +232,7 @@ impl Inner {
     }
 
     /// Loads the chunks, without those deleted meanwhile.
-    async fn shown(
-        &self,
-        tenant: &TenantId,
-        hits: Vec<Hit>,
-    ) -> Result<Vec<FoundChunk>, LibraryError> {
+    async fn shown(&self, tenant: &TenantId, hits: Vec<Hit>) -> Result<Vec<FoundChunk>> {
         if hits.is_empty() {
             return Ok(Vec::new());
         }
@@ -264,8 +246,7 @@ impl Inner {
                  and p.number in (select value from {})",
             self.database.dialect().integers("$3")
         );
-        let values =
-            [Value::Tenant(tenant), Value::Integer(now().as_micros()), Value::Integers(&numbers)];
+        let values = values![tenant, now().as_micros(), &numbers];
         let found = self.database.query(&sql, &values).await?;
         let by_number = |row: &Row| Ok((row.integer(0)?, chunk(row)?));
         let mut chunks: HashMap<i64, FoundChunk> =

@@ -4,18 +4,18 @@
 //! read after the previous one was sent. A file is visible only when it is complete. An aborted
 //! upload is deleted, and one whose process died expires.
 
-use std::{mem, sync::Arc};
+use std::mem;
 
 use async_trait::async_trait;
 use futures::stream;
 use tokio::runtime::Handle;
 use turnwire_contract::{
-    ContentStream, FileId, FileRecord, FileUpload, LibraryError, TenantId, Timestamp,
+    ContentStream, FileId, FileRecord, FileUpload, Files, LibraryError, TenantId, Timestamp,
 };
 
-use super::{Inner, MAX_FILE_BYTES, now, signed};
+use super::{MAX_FILE_BYTES, Result, StoreLibrary, now, signed};
 use crate::{
-    database::{DatabaseError, Value},
+    database::{DatabaseError, values},
     failures::encode,
     sealing::Place,
 };
@@ -28,7 +28,7 @@ const PATIENCE_MICROS: i64 = 60 * 60 * 1_000_000;
 
 /// An upload in progress.
 pub(super) struct Upload {
-    library: Arc<Inner>,
+    library: StoreLibrary,
     tenant: TenantId,
     file_id: FileId,
     /// Bytes of an incomplete slice.
@@ -40,19 +40,14 @@ pub(super) struct Upload {
 
 impl Upload {
     pub(super) async fn begin(
-        library: Arc<Inner>,
+        library: StoreLibrary,
         tenant: TenantId,
         file_id: FileId,
-    ) -> Result<Self, LibraryError> {
+    ) -> Result<Self> {
         let sql = "insert into files (tenant, id, name, bytes, purpose, created_at, expires_at)
                    values ($1, $2, '\"\"', -1, '\"\"', $3, $4)";
         let now = now().as_micros();
-        let values = [
-            Value::Tenant(&tenant),
-            Value::Text(file_id.as_str()),
-            Value::Integer(now),
-            Value::Integer(now + PATIENCE_MICROS),
-        ];
+        let values = values![&tenant, file_id.as_str(), now, now + PATIENCE_MICROS];
         match library.database.query(sql, &values).await {
             Ok(_) => {}
             Err(DatabaseError::UniqueViolation(_)) => {
@@ -64,18 +59,14 @@ impl Upload {
         Ok(Self { library, tenant, file_id, rest, n_slices, n_bytes, is_finished: false })
     }
 
-    async fn write_slice(&mut self, slice: &[u8]) -> Result<(), LibraryError> {
+    async fn write_slice(&mut self, slice: &[u8]) -> Result<()> {
         let sql = "insert into file_slices (tenant, file_id, place, body) values ($1, $2, $3, $4)";
         let (place, sealing) = (signed(self.n_slices), &self.library.store.0.sealing);
         let key = sealing.current(&self.tenant).await?;
         let sealed = key.map(|key| key.seal_bytes(Place::slice(&self.file_id, place), slice));
         let sealed = sealed.transpose()?;
-        let values = [
-            Value::Tenant(&self.tenant),
-            Value::Text(self.file_id.as_str()),
-            Value::Integer(place),
-            Value::Bytes(sealed.as_deref().unwrap_or(slice)),
-        ];
+        let values =
+            values![&self.tenant, self.file_id.as_str(), place, sealed.as_deref().unwrap_or(slice)];
         self.library.database.query(sql, &values).await?;
         self.n_slices += 1;
         Ok(())
@@ -84,7 +75,7 @@ impl Upload {
 
 #[async_trait]
 impl FileUpload for Upload {
-    async fn write(&mut self, mut piece: &[u8]) -> Result<(), LibraryError> {
+    async fn write(&mut self, mut piece: &[u8]) -> Result<()> {
         self.n_bytes += piece.len();
         if self.n_bytes > MAX_FILE_BYTES {
             return Err(LibraryError::too_big(MAX_FILE_BYTES));
@@ -100,7 +91,7 @@ impl FileUpload for Upload {
         Ok(())
     }
 
-    async fn finish(mut self: Box<Self>, file: FileRecord) -> Result<(), LibraryError> {
+    async fn finish(mut self: Box<Self>, file: FileRecord) -> Result<()> {
         let rest = mem::take(&mut self.rest);
         if !rest.is_empty() {
             self.write_slice(&rest).await?;
@@ -109,14 +100,14 @@ impl FileUpload for Upload {
         let sql = "update files set name = $3, bytes = $4, purpose = $5, created_at = $6,
                        expires_at = $7
                    where tenant = $1 and id = $2 and bytes < 0 returning id";
-        let values = [
-            Value::Tenant(&self.tenant),
-            Value::Text(self.file_id.as_str()),
-            Value::Text(&name),
-            Value::Integer(signed(self.n_bytes)),
-            Value::Text(&purpose),
-            Value::Integer(file.created_at.as_micros()),
-            Value::OptionalInteger(file.expires_at.map(Timestamp::as_micros)),
+        let values = values![
+            &self.tenant,
+            self.file_id.as_str(),
+            &name,
+            self.n_bytes,
+            &purpose,
+            file.created_at.as_micros(),
+            file.expires_at.map(Timestamp::as_micros)
         ];
         if self.library.database.query(sql, &values).await?.is_empty() {
             return Err(LibraryError::Refused("the upload took too long".to_owned()));
@@ -131,7 +122,7 @@ impl Drop for Upload {
         if self.is_finished || Handle::try_current().is_err() {
             return;
         }
-        let library = Arc::clone(&self.library);
+        let library = self.library.clone();
         let (tenant, file_id) = (self.tenant.clone(), self.file_id.clone());
         self.library.store.0.tasks.spawn(async move {
             if let Err(error) = library.remove_file(&tenant, &file_id).await {
@@ -141,28 +132,9 @@ impl Drop for Upload {
     }
 }
 
-impl Inner {
-    /// Streams the content of a file in slices.
-    pub(super) async fn content_stream(
-        self: &Arc<Self>,
-        tenant: &TenantId,
-        file_id: &FileId,
-    ) -> Result<ContentStream, LibraryError> {
-        let record = self.file(tenant, file_id).await?;
-        let reading = Download {
-            library: Arc::clone(self),
-            tenant: tenant.clone(),
-            file_id: file_id.clone(),
-            next: 0,
-            n_left: record.bytes,
-        };
-        Ok(Box::pin(stream::try_unfold(reading, Download::next)))
-    }
-}
-
 /// A download in progress.
-struct Download {
-    library: Arc<Inner>,
+pub(super) struct Download {
+    library: StoreLibrary,
     tenant: TenantId,
     file_id: FileId,
     next: i64,
@@ -170,7 +142,17 @@ struct Download {
 }
 
 impl Download {
-    async fn next(mut self) -> Result<Option<(Vec<u8>, Self)>, LibraryError> {
+    /// Streams the content of a file in slices.
+    pub(super) fn begin(
+        library: StoreLibrary,
+        tenant: TenantId,
+        file: FileRecord,
+    ) -> ContentStream {
+        let download = Self { library, tenant, file_id: file.id, next: 0, n_left: file.bytes };
+        Box::pin(stream::try_unfold(download, Self::next))
+    }
+
+    async fn next(mut self) -> Result<Option<(Vec<u8>, Self)>> {
         if self.n_left == 0 {
             return Ok(None);
         }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use turnwire_contract::{RunId, Seq};
 
 use crate::{
-    database::{Database, Value},
+    database::{Database, values},
     follower::Follower,
     live_tails::LiveTails,
     outage::{Availability, Backoff},
@@ -49,7 +49,7 @@ pub(crate) fn payloads<'a>(
 
 /// Notifies all workers that there is work.
 pub(crate) async fn notify_work(database: &dyn Database) {
-    let told = database.query("select pg_notify($1, '')::text", &[Value::Text(WORK)]).await;
+    let told = database.query("select pg_notify($1, '')::text", &values![WORK]).await;
     if let Err(error) = told {
         tracing::debug!("work notification failed: {error}");
     }

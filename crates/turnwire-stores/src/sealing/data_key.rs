@@ -14,7 +14,7 @@ use turnwire_contract::{BlobId, ConversationId, FileId, RunId, TenantId};
 use zeroize::Zeroizing;
 
 use crate::{
-    database::DatabaseError,
+    database::{DatabaseError, Result},
     secret_box::{BASE64, KEY_LENGTH, NONCE_LENGTH, random},
 };
 
@@ -114,7 +114,7 @@ impl DataKey {
     }
 
     /// Returns the ID of a new key.
-    pub(super) fn new_id() -> Result<String, DatabaseError> {
+    pub(super) fn new_id() -> Result<String> {
         Ok(hex::encode(*random::<{ ID_LENGTH / 2 }>().map_err(no_randomness)?))
     }
 
@@ -131,7 +131,7 @@ impl DataKey {
     }
 
     /// Encrypts a text that is stored at `place`.
-    pub(crate) fn seal(&self, place: Place<'_>, text: &mut String) -> Result<(), DatabaseError> {
+    pub(crate) fn seal(&self, place: Place<'_>, text: &mut String) -> Result<()> {
         let (nonce, sealed) = self.encrypt(place, std::mem::take(text).into_bytes())?;
         text.reserve(HEADER_LENGTH + NONCE_LETTERS + sealed.len() / 3 * 4 + 4);
         text.push_str(MARKER);
@@ -143,11 +143,7 @@ impl DataKey {
     }
 
     /// Encrypts bytes that are stored at `place`.
-    pub(crate) fn seal_bytes(
-        &self,
-        place: Place<'_>,
-        bytes: &[u8],
-    ) -> Result<Vec<u8>, DatabaseError> {
+    pub(crate) fn seal_bytes(&self, place: Place<'_>, bytes: &[u8]) -> Result<Vec<u8>> {
         let (nonce, sealed) = self.encrypt(place, bytes.to_vec())?;
         let header = [&[NOT_TEXT], MARKER.as_bytes(), self.id.as_bytes(), b":"].concat();
         Ok([&header, &nonce[..], &sealed].concat())
@@ -157,7 +153,7 @@ impl DataKey {
         &self,
         place: Place<'_>,
         mut bytes: Vec<u8>,
-    ) -> Result<([u8; NONCE_LENGTH], Vec<u8>), DatabaseError> {
+    ) -> Result<([u8; NONCE_LENGTH], Vec<u8>)> {
         let nonce = *random::<NONCE_LENGTH>().map_err(no_randomness)?;
         let bound_to = place.bound_to(&self.tenant);
         bytes.reserve(TAG_LENGTH);

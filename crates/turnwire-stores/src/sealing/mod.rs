@@ -23,7 +23,7 @@ use turnwire_contract::TenantId;
 
 use self::data_key::{SealedBytes, SealedText};
 use crate::{
-    database::{Database, DatabaseError},
+    database::{Database, DatabaseError, Result},
     secret_box::SecretKeys,
     sync::lock,
 };
@@ -94,10 +94,7 @@ impl Sealing {
     }
 
     /// Returns the key that encrypts what is written for a tenant. `None` if nothing is encrypted.
-    pub(crate) async fn current(
-        &self,
-        tenant: &TenantId,
-    ) -> Result<Option<Arc<DataKey>>, DatabaseError> {
+    pub(crate) async fn current(&self, tenant: &TenantId) -> Result<Option<Arc<DataKey>>> {
         let Some(operator_keys) = &self.operator_keys else { return Ok(None) };
         if let Some(key) = self.fresh_key(tenant) {
             return Ok(Some(key));
@@ -127,7 +124,7 @@ impl Sealing {
         tenant: &TenantId,
         place: Place<'_>,
         text: &'a str,
-    ) -> Result<Cow<'a, str>, DatabaseError> {
+    ) -> Result<Cow<'a, str>> {
         let Some(sealed) = SealedText::of(text) else { return Ok(Cow::Borrowed(text)) };
         let key = self.key(tenant, sealed.key_id).await?;
         let key = key.ok_or_else(|| unknown_key(sealed.key_id))?;
@@ -141,7 +138,7 @@ impl Sealing {
         tenant: &TenantId,
         place: Place<'_>,
         text: &'a str,
-    ) -> Result<Cow<'a, str>, DatabaseError> {
+    ) -> Result<Cow<'a, str>> {
         let Some(sealed) = SealedText::of(text) else { return Ok(Cow::Borrowed(text)) };
         let opened = match self.key(tenant, sealed.key_id).await {
             Ok(Some(key)) => key.open(place, &sealed),
@@ -173,7 +170,7 @@ impl Sealing {
         tenant: &TenantId,
         place: Place<'_>,
         bytes: &[u8],
-    ) -> Result<Vec<u8>, DatabaseError> {
+    ) -> Result<Vec<u8>> {
         let Some(sealed) = SealedBytes::of(bytes) else { return Ok(bytes.to_vec()) };
         let key = self.key(tenant, sealed.key_id).await?;
         let key = key.ok_or_else(|| unknown_key(sealed.key_id))?;
@@ -184,11 +181,7 @@ impl Sealing {
     }
 
     /// Returns a key of a tenant. `None` if the tenant has no such key.
-    async fn key(
-        &self,
-        tenant: &TenantId,
-        key_id: &str,
-    ) -> Result<Option<Arc<DataKey>>, DatabaseError> {
+    async fn key(&self, tenant: &TenantId, key_id: &str) -> Result<Option<Arc<DataKey>>> {
         let is_recent = |at: Instant| at.elapsed() < MISSING_FOR;
         let known = self.cached(tenant).and_then(|cached| match cached.keys.find(key_id) {
             Lookup::Closed(_) if !is_recent(cached.read_at) => None,

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::{DataKey, Sealing, TenantKeys};
 use crate::{
-    database::{DatabaseError, Row, Value},
+    database::{DatabaseError, Result, Row, values},
     secret_box::{KEY_LENGTH, SecretKeys, random},
     time::now,
 };
@@ -53,10 +53,10 @@ impl EncryptionStatus {
 
 impl Sealing {
     /// Reads the keys of a tenant into memory.
-    pub(super) async fn read(&self, tenant: &TenantId) -> Result<Arc<TenantKeys>, DatabaseError> {
+    pub(super) async fn read(&self, tenant: &TenantId) -> Result<Arc<TenantKeys>> {
         let sql = "select id, wrapped_by, wrapped from tenant_keys where tenant = $1
                    order by number";
-        let found = self.database.query(sql, &[Value::Tenant(tenant)]).await?;
+        let found = self.database.query(sql, &values![tenant]).await?;
         let before = self.cached(tenant);
         let in_memory = |id: &str| {
             let keys = &before.as_ref()?.keys;
@@ -104,18 +104,14 @@ impl Sealing {
     }
 
     /// Makes the first key of a tenant. Another process may do the same: the first one counts.
-    pub(super) async fn create(
-        &self,
-        operator_keys: &SecretKeys,
-        tenant: &TenantId,
-    ) -> Result<(), DatabaseError> {
+    pub(super) async fn create(&self, operator_keys: &SecretKeys, tenant: &TenantId) -> Result<()> {
         self.ensure_right_keys(operator_keys).await?;
         self.insert(operator_keys, tenant, 1).await
     }
 
     /// Fails if there are keys of tenants, and none of them is encrypted with a key of the settings:
     /// with a wrong key, nobody else could read what is encrypted from now on.
-    async fn ensure_right_keys(&self, operator_keys: &SecretKeys) -> Result<(), DatabaseError> {
+    async fn ensure_right_keys(&self, operator_keys: &SecretKeys) -> Result<()> {
         let known: Vec<&str> = operator_keys.ids().collect();
         let sql = format!(
             "select count(*) from (select 1 from tenant_keys limit 1) as any_key
@@ -124,7 +120,7 @@ impl Sealing {
                  where wrapped_by in (select value from {}) limit 1) as known_key",
             self.database.dialect().texts("$1")
         );
-        let found = self.database.query(&sql, &[Value::Texts(&known)]).await?;
+        let found = self.database.query(&sql, &values![&known]).await?;
         let counts = found.iter().map(|row| row.integer(0)).collect::<Result<Vec<_>, _>>()?;
         if counts == [1, 0] {
             let why = "no key of a tenant can be decrypted, so no new one is made";
@@ -138,24 +134,17 @@ impl Sealing {
         operator_keys: &SecretKeys,
         tenant: &TenantId,
         number: i64,
-    ) -> Result<(), DatabaseError> {
+    ) -> Result<()> {
         let key = random::<KEY_LENGTH>().map_err(|error| unavailable(&error))?;
         let id = DataKey::new_id()?;
         let wrapped = operator_keys.wrap(&bound_to(tenant, &id), &*key);
         let (wrapped_by, wrapped) = wrapped.map_err(|error| unavailable(&error))?;
-        let values = [
-            Value::Tenant(tenant),
-            Value::Integer(number),
-            Value::Text(&id),
-            Value::Text(&wrapped_by),
-            Value::Text(&wrapped),
-            Value::Integer(now().as_micros()),
-        ];
+        let values = values![tenant, number, &id, &wrapped_by, &wrapped, now().as_micros()];
         self.database.query(INSERT, &values).await.map(drop)
     }
 
     /// Returns which keys are in use.
-    pub(crate) async fn status(&self) -> Result<EncryptionStatus, DatabaseError> {
+    pub(crate) async fn status(&self) -> Result<EncryptionStatus> {
         let sql = "select wrapped_by, count(distinct tenant), count(*) from tenant_keys
                    group by wrapped_by order by wrapped_by";
         let found = self.database.query(sql, &[]).await?;
@@ -169,12 +158,12 @@ impl Sealing {
             let (n_tenants, n_keys) = (count(row, 1)?, count(row, 2)?);
             Ok(WrappedKeys { operator_key, n_tenants, n_keys, is_known })
         };
-        let wrapped = found.iter().map(wrapped).collect::<Result<_, DatabaseError>>()?;
+        let wrapped = found.iter().map(wrapped).collect::<Result<_>>()?;
         Ok(EncryptionStatus { operator_keys, wrapped })
     }
 
     /// Says at the start which keys cannot be decrypted.
-    pub(crate) async fn check(&self) -> Result<(), DatabaseError> {
+    pub(crate) async fn check(&self) -> Result<()> {
         let status = self.status().await?;
         for WrappedKeys { operator_key, n_tenants, .. } in status.closed() {
             if self.operator_keys.is_some() {
@@ -200,7 +189,7 @@ impl Sealing {
 impl Sealing {
     /// Encrypts the keys of tenants with the first key of the operator, where an earlier one did.
     /// Returns how many.
-    pub(crate) async fn rewrap(&self) -> Result<u64, DatabaseError> {
+    pub(crate) async fn rewrap(&self) -> Result<u64> {
         let Some(operator_keys) = &self.operator_keys else { return Ok(0) };
         // Those of unknown keys are left out, so that they do not come again and again.
         let earlier: Vec<&str> = operator_keys.ids().skip(1).collect();
@@ -213,12 +202,7 @@ impl Sealing {
         );
         let (mut n_wrapped, mut last) = (0, (String::new(), 0));
         loop {
-            let values = [
-                Value::Texts(&earlier),
-                Value::Text(&last.0),
-                Value::Integer(last.1),
-                Value::Integer(AT_ONCE),
-            ];
+            let values = values![&earlier, &last.0, last.1, AT_ONCE];
             let found = self.database.query(&sql, &values).await?;
             let Some(end) = found.last() else { break };
             for row in &found {
@@ -230,11 +214,7 @@ impl Sealing {
     }
 
     /// Returns whether the key was encrypted anew.
-    async fn rewrap_one(
-        &self,
-        operator_keys: &SecretKeys,
-        row: &Row,
-    ) -> Result<bool, DatabaseError> {
+    async fn rewrap_one(&self, operator_keys: &SecretKeys, row: &Row) -> Result<bool> {
         let (tenant, id) = (TenantId::from(row.text(0)?), row.text(2)?);
         let bound_to = bound_to(&tenant, id);
         let Ok(plain) = operator_keys.unwrap(row.text(3)?, &bound_to, row.text(4)?) else {
@@ -245,18 +225,13 @@ impl Sealing {
         let (wrapped_by, wrapped) = anew.map_err(|error| unavailable(&error))?;
         let sql = "update tenant_keys set wrapped_by = $3, wrapped = $4
                    where tenant = $1 and id = $2";
-        let values = [
-            Value::Tenant(&tenant),
-            Value::Text(id),
-            Value::Text(&wrapped_by),
-            Value::Text(&wrapped),
-        ];
+        let values = values![&tenant, id, &wrapped_by, &wrapped];
         self.database.query(sql, &values).await?;
         Ok(true)
     }
 
     /// Gives a tenant a new key, or every tenant that has one. Returns how many.
-    pub(crate) async fn rotate(&self, tenant: Option<&TenantId>) -> Result<u64, DatabaseError> {
+    pub(crate) async fn rotate(&self, tenant: Option<&TenantId>) -> Result<u64> {
         let Some(operator_keys) = &self.operator_keys else { return Ok(0) };
         self.ensure_right_keys(operator_keys).await?;
         let sql = "select tenant, max(number) from tenant_keys group by tenant order by tenant";

@@ -11,16 +11,15 @@ mod rows;
 
 use async_trait::async_trait;
 use turnwire_contract::{
-    StoreError, TenantId, Timestamp, UsageAmounts, UsageCount, UsageCounters, UsageSubject,
-    UsageWindow,
+    TenantId, Timestamp, UsageAmounts, UsageCount, UsageCounters, UsageSubject, UsageWindow,
 };
 
 pub(crate) use self::minutes::MinuteCounters;
-use crate::Store;
+use crate::{Result, Store};
 
 #[async_trait]
 impl UsageCounters for Store {
-    async fn set_usage(&self, node: &str, counts: &[UsageCount]) -> Result<(), StoreError> {
+    async fn set_usage(&self, node: &str, counts: &[UsageCount]) -> Result<()> {
         let (in_redis, mut rows): (Vec<&UsageCount>, Vec<&UsageCount>) =
             counts.iter().partition(|count| {
                 self.0.minutes.as_ref().is_some_and(|minutes| minutes.takes(count.window))
@@ -34,10 +33,7 @@ impl UsageCounters for Store {
         Ok(self.set_usage_rows(node, &rows).await?)
     }
 
-    async fn usage_of(
-        &self,
-        wanted: &[(UsageSubject, UsageWindow)],
-    ) -> Result<Vec<UsageAmounts>, StoreError> {
+    async fn usage_of(&self, wanted: &[(UsageSubject, UsageWindow)]) -> Result<Vec<UsageAmounts>> {
         let (in_redis, mut rows): (Vec<usize>, Vec<usize>) = (0..wanted.len())
             .partition(|n| wanted.get(*n).is_some_and(|(_, window)| self.is_in_redis(*window)));
         let of = |places: &[usize]| -> Vec<(&UsageSubject, UsageWindow)> {
@@ -62,7 +58,7 @@ impl UsageCounters for Store {
         Ok(found.into_iter().map(|(_, amounts)| amounts).collect())
     }
 
-    async fn runs_of_others(&self, wanted: &[UsageSubject]) -> Result<Vec<u64>, StoreError> {
+    async fn runs_of_others(&self, wanted: &[UsageSubject]) -> Result<Vec<u64>> {
         Ok(self.active_elsewhere(wanted).await?)
     }
 
@@ -71,7 +67,7 @@ impl UsageCounters for Store {
         tenant: &TenantId,
         at: Timestamp,
         limit: usize,
-    ) -> Result<Vec<String>, StoreError> {
+    ) -> Result<Vec<String>> {
         let mut holders = self.holders_in_rows(tenant, at, limit).await?;
         if let Some(minutes) = &self.0.minutes
             && let Ok(others) = minutes.holders(tenant, at, limit).await

@@ -4,7 +4,7 @@ use turnwire_contract::{TenantId, Timestamp, UsageAmounts, UsageCount, UsageSubj
 
 use crate::{
     Store,
-    database::{DatabaseError, Row, Value},
+    database::{DatabaseError, Result, Row, Value, values},
 };
 
 /// Number of counters per statement.
@@ -19,11 +19,7 @@ const DELETED_AT_ONCE: usize = 1_000;
 const KEPT_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 
 impl Store {
-    pub(super) async fn set_usage_rows(
-        &self,
-        node: &str,
-        counts: &[&UsageCount],
-    ) -> Result<(), DatabaseError> {
+    pub(super) async fn set_usage_rows(&self, node: &str, counts: &[&UsageCount]) -> Result<()> {
         let sql = format!(
             "insert into usage_counters (node, tenant, holder, starts_at, ends_at,
                                          requests, tokens, tool_calls, cost_nanos)
@@ -55,7 +51,7 @@ impl Store {
     pub(super) async fn usage_rows(
         &self,
         wanted: &[(&UsageSubject, UsageWindow)],
-    ) -> Result<Vec<UsageAmounts>, DatabaseError> {
+    ) -> Result<Vec<UsageAmounts>> {
         let sum = |column| format!("cast(coalesce(sum(u.{column}), 0) as bigint)");
         let sums = ["requests", "tokens", "tool_calls", "cost_nanos"].map(sum).join(", ");
         let sql = format!(
@@ -87,10 +83,7 @@ impl Store {
     }
 
     /// Returns how many active runs of each of `wanted` this process does not execute.
-    pub(super) async fn active_elsewhere(
-        &self,
-        wanted: &[UsageSubject],
-    ) -> Result<Vec<u64>, DatabaseError> {
+    pub(super) async fn active_elsewhere(&self, wanted: &[UsageSubject]) -> Result<Vec<u64>> {
         let sql = format!(
             "select cast(count(r.id) as bigint) from {} left join runs r
                  on r.tenant = zipped.c1 and r.state = 'active' and r.worker <> $1
@@ -116,18 +109,16 @@ impl Store {
         tenant: &TenantId,
         at: Timestamp,
         limit: usize,
-    ) -> Result<Vec<String>, DatabaseError> {
+    ) -> Result<Vec<String>> {
         let sql = "select distinct holder from usage_counters
                    where tenant = $1 and holder <> '' and starts_at <= $2 and ends_at > $2
                    order by holder limit $3";
-        let at = Value::Integer(at.as_micros());
-        let limit = Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
-        let rows = self.0.database.query(sql, &[Value::Tenant(tenant), at, limit]).await?;
+        let rows = self.0.database.query(sql, &values![tenant, at.as_micros(), limit]).await?;
         rows.iter().map(|row| Ok(row.text(0)?.to_owned())).collect()
     }
 
     /// Deletes counters of windows that ended long ago.
-    pub(crate) async fn forget_old_usage(&self) -> Result<(), DatabaseError> {
+    pub(crate) async fn forget_old_usage(&self) -> Result<()> {
         let database = &self.0.database;
         let sql = format!(
             "delete from usage_counters
@@ -137,8 +128,7 @@ impl Store {
              returning node",
             now = database.dialect().library.now
         );
-        let most = Value::Integer(i64::try_from(DELETED_AT_ONCE).unwrap_or(i64::MAX));
-        let values = [Value::Integer(KEPT_MICROS), most];
+        let values = values![KEPT_MICROS, DELETED_AT_ONCE];
         while database.query(&sql, &values).await?.len() == DELETED_AT_ONCE {}
         Ok(())
     }
@@ -172,12 +162,7 @@ impl<const N: usize> Columns<N> {
         self.0.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
     }
 
-    async fn ask(
-        &self,
-        store: &Store,
-        sql: &str,
-        first: Option<&str>,
-    ) -> Result<Vec<Row>, DatabaseError> {
+    async fn ask(&self, store: &Store, sql: &str, first: Option<&str>) -> Result<Vec<Row>> {
         let columns = self
             .0
             .each_ref()

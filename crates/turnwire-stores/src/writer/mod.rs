@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use turnwire_contract::{JournalError, RecordedEvent, RunId, Seq, TenantId};
 
 use crate::{
-    database::{DatabaseError, Dialect, STATEMENT_TIMEOUT},
+    database::{DatabaseError, Dialect, Result, STATEMENT_TIMEOUT},
     heartbeats::FORMAT,
     outage::{Availability, Backoff},
     progress::SummaryColumns,
@@ -154,11 +154,11 @@ pub(crate) trait BatchWriter: Send {
     /// Writes all `jobs`, each of a different run, and returns which are stored: those that won
     /// their seq now, or in an earlier attempt. The others leave nothing behind. `time` is the
     /// statement timeout. After an error the write may have happened, and can be repeated.
-    async fn write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>, DatabaseError>;
+    async fn write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>>;
 
     /// Makes a minimal write to the tables of the journal. If it succeeds, a failing append is
     /// itself at fault.
-    async fn probe(&mut self) -> Result<(), DatabaseError>;
+    async fn probe(&mut self) -> Result<()>;
 }
 
 /// Handle of the writer.
@@ -421,7 +421,7 @@ impl BatchAttempt<'_> {
     /// Retries until the database responds, or rejects this batch while it accepts other writes.
     /// Returns `None` only if the database is unavailable, the process shuts down and no caller
     /// waits.
-    async fn write(self, batch: &[Job]) -> Option<Result<Vec<bool>, DatabaseError>> {
+    async fn write(self, batch: &[Job]) -> Option<Result<Vec<bool>>> {
         let mut backoff = Backoff::default();
         let mut n_broken = 0;
         loop {

@@ -6,13 +6,14 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, PgConnection};
 
-use super::{BatchWriter, Job, probe_sql};
+use super::{BatchWriter, Job, NewRunRow, probe_sql};
 use crate::{
     database::{
-        Database, DatabaseError, DedicatedConnection, Dialect, PostgresDatabase, STATEMENT_TIMEOUT,
-        Transaction, Value, in_time,
+        Database, DedicatedConnection, Dialect, PostgresDatabase, Result, STATEMENT_TIMEOUT,
+        Transaction, in_time, values,
     },
     notify::postgres::{GROWN, payloads},
+    progress::SummaryColumns,
     rows::EventRow,
     run_ends::{self, EndColumns, EndOfRun},
     webhook_rows::{self, NewDelivery},
@@ -94,11 +95,7 @@ impl PostgresBatchWriter {
         self.notifies.then(|| self.worker.clone())
     }
 
-    async fn try_to_write(
-        &mut self,
-        jobs: &[Job],
-        time: Duration,
-    ) -> Result<Vec<bool>, DatabaseError> {
+    async fn try_to_write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>> {
         let sender = self.sender();
         let winners = if jobs.iter().any(needs_transaction) {
             self.write_in_transaction(jobs, time).await?
@@ -121,11 +118,7 @@ impl PostgresBatchWriter {
     }
 
     /// Also stores the ends of runs, and what is to be sent to receivers of webhooks.
-    async fn write_in_transaction(
-        &mut self,
-        jobs: &[Job],
-        time: Duration,
-    ) -> Result<Vec<String>, DatabaseError> {
+    async fn write_in_transaction(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<String>> {
         let sender = self.sender();
         let mut transaction = self.connection.begin(time).await?;
         let (worker, sender) = (self.worker.as_str(), sender.as_deref());
@@ -143,7 +136,7 @@ impl PostgresBatchWriter {
         Ok(winners)
     }
 
-    async fn tags_of(&mut self, refused: &[&Job]) -> Result<Vec<(String, i64)>, DatabaseError> {
+    async fn tags_of(&mut self, refused: &[&Job]) -> Result<Vec<(String, i64)>> {
         let runs: Vec<&str> = refused.iter().map(|job| job.run_id.as_str()).collect();
         let firsts: Vec<i64> =
             refused.iter().map(|job| job.rows.first().map_or(0, |row| row.first)).collect();
@@ -151,15 +144,15 @@ impl PostgresBatchWriter {
         in_time(STATEMENT_TIMEOUT, query.fetch_all(self.connection.get().await?)).await
     }
 
-    async fn try_to_probe(&mut self) -> Result<(), DatabaseError> {
+    async fn try_to_probe(&mut self) -> Result<()> {
         let sql = probe_sql(self.dialect);
         let mut transaction = self.connection.begin(STATEMENT_TIMEOUT).await?;
-        transaction.query(&sql, &[Value::Text(&self.worker)]).await?;
+        transaction.query(&sql, &values![&self.worker]).await?;
         Box::new(transaction).commit().await
     }
 
     /// After an error the state of the connection is unknown, so it is closed.
-    fn or_disconnect<T>(&mut self, done: Result<T, DatabaseError>) -> Result<T, DatabaseError> {
+    fn or_disconnect<T>(&mut self, done: Result<T>) -> Result<T> {
         if done.is_err() {
             self.connection.disconnect();
         }
@@ -169,12 +162,12 @@ impl PostgresBatchWriter {
 
 #[async_trait]
 impl BatchWriter for PostgresBatchWriter {
-    async fn write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>, DatabaseError> {
+    async fn write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>> {
         let written = self.try_to_write(jobs, time).await;
         self.or_disconnect(written)
     }
 
-    async fn probe(&mut self) -> Result<(), DatabaseError> {
+    async fn probe(&mut self) -> Result<()> {
         let probed = self.try_to_probe().await;
         self.or_disconnect(probed)
     }
@@ -200,12 +193,9 @@ struct BatchStatement<'a> {
 
 impl BatchStatement<'_> {
     /// Returns the runs whose first row was inserted.
-    async fn execute(
-        self,
-        connection: &mut PgConnection,
-        time: Duration,
-    ) -> Result<Vec<String>, DatabaseError> {
-        let (mut first, mut rest) = (Columns::default(), Columns::default());
+    async fn execute(self, connection: &mut PgConnection, time: Duration) -> Result<Vec<String>> {
+        let (mut first, mut rest) = (Rows::default(), Rows::default());
+        let (mut summaries, mut new_runs) = (Summaries::default(), NewRuns::default());
         let jobs = || self.jobs.iter().filter(|job| !job.is_abandoned());
         for job in jobs() {
             let mut rows = job.rows.iter();
@@ -213,13 +203,15 @@ impl BatchStatement<'_> {
                 first.add(job, row);
             }
             rows.for_each(|row| rest.add(job, row));
+            job.summary.iter().for_each(|summary| summaries.add(job, summary));
+            job.new_run.iter().for_each(|run| new_runs.add(job, run));
         }
         let heads = || jobs().filter_map(|job| Some((&job.run_id, job.events.last()?.seq)));
         let notifications = self.sender.map(|sender| payloads(sender, heads())).unwrap_or_default();
         let query = first.bind(sqlx::query_scalar(AssertSqlSafe(Arc::clone(self.sql))));
         let query = rest.bind(query).bind(GROWN).bind(notifications);
-        let query = Summaries::of(jobs()).bind(query.bind(self.worker));
-        let mut query = NewRuns::of(jobs()).bind(query);
+        let query = summaries.bind(query.bind(self.worker));
+        let mut query = new_runs.bind(query);
         if !self.ends.is_empty() {
             query = self.ends.columns().into_iter().fold(query, sqlx::query::QueryScalar::bind);
         }
@@ -230,123 +222,72 @@ impl BatchStatement<'_> {
     }
 }
 
-/// Summaries as column arrays, for a bulk update.
-#[derive(Default)]
-struct Summaries<'a> {
-    run_id: Vec<&'a str>,
-    tools: Vec<&'a str>,
-    n_calls: Vec<i64>,
-    n_failed_calls: Vec<i64>,
-    waiting: Vec<i64>,
-}
-
-impl<'a> Summaries<'a> {
-    fn of(jobs: impl Iterator<Item = &'a Job>) -> Self {
-        let mut columns = Self::default();
-        for job in jobs {
-            let Some(summary) = &job.summary else { continue };
-            columns.run_id.push(job.run_id.as_str());
-            columns.tools.push(&summary.tools);
-            columns.n_calls.push(summary.n_calls);
-            columns.n_failed_calls.push(summary.n_failed_calls);
-            columns.waiting.push(summary.is_waiting.into());
-        }
-        columns
-    }
-
-    fn bind(self, statement: Statement<'a>) -> Statement<'a> {
-        statement
-            .bind(self.run_id)
-            .bind(self.tools)
-            .bind(self.n_calls)
-            .bind(self.n_failed_calls)
-            .bind(self.waiting)
-    }
-}
-
-/// New runs as column arrays, for a bulk insert.
-#[derive(Default)]
-struct NewRuns<'a> {
-    run_id: Vec<&'a str>,
-    tenant: Vec<&'a str>,
-    created_at: Vec<i64>,
-    request: Vec<&'a str>,
-    model: Vec<&'a str>,
-    input_text: Vec<&'a str>,
-    tools: Vec<&'a str>,
-    n_calls: Vec<i64>,
-    holder: Vec<Option<&'a str>>,
-}
-
-impl<'a> NewRuns<'a> {
-    fn of(jobs: impl Iterator<Item = &'a Job>) -> Self {
-        let mut columns = Self::default();
-        for job in jobs {
-            let Some(run) = &job.new_run else { continue };
-            columns.run_id.push(job.run_id.as_str());
-            columns.tenant.push(job.tenant.as_str());
-            columns.created_at.push(run.created_at);
-            columns.request.push(&run.request);
-            columns.model.push(&run.model);
-            columns.input_text.push(&run.input_text);
-            columns.tools.push(&run.tools);
-            columns.n_calls.push(run.n_calls);
-            columns.holder.push(run.holder.as_deref());
-        }
-        columns
-    }
-
-    fn bind(self, statement: Statement<'a>) -> Statement<'a> {
-        statement
-            .bind(self.run_id)
-            .bind(self.tenant)
-            .bind(self.created_at)
-            .bind(self.request)
-            .bind(self.model)
-            .bind(self.input_text)
-            .bind(self.tools)
-            .bind(self.n_calls)
-            .bind(self.holder)
-    }
-}
-
-/// Rows as column arrays, for a bulk insert in PostgreSQL.
-#[derive(Default)]
-struct Columns<'a> {
-    tenant: Vec<&'a str>,
-    run_id: Vec<&'a str>,
-    first_seq: Vec<i64>,
-    last_seq: Vec<i64>,
-    tag: Vec<i64>,
-    kind: Vec<&'a str>,
-    call_id: Vec<Option<&'a str>>,
-    body: Vec<&'a str>,
-}
-
 type Statement<'q> =
     sqlx::query::QueryScalar<'q, sqlx::Postgres, String, sqlx::postgres::PgArguments>;
 
-impl<'a> Columns<'a> {
-    fn add(&mut self, job: &'a Job, row: &'a EventRow) {
-        self.tenant.push(job.tenant.as_str());
-        self.run_id.push(job.run_id.as_str());
-        self.first_seq.push(row.first);
-        self.last_seq.push(row.last);
-        self.tag.push(job.tag);
-        self.kind.push(row.kind);
-        self.call_id.push(row.call.as_deref());
-        self.body.push(&row.body);
-    }
+/// Declares the column arrays of a bulk statement: their types, and what `add` appends to each.
+/// `bind` binds them in this order.
+macro_rules! columns {
+    (
+        $(#[$attribute:meta])*
+        $name:ident<$lifetime:lifetime>($($source:ident: $source_type:ty),*) {
+            $($column:ident: $type:ty = $value:expr,)*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Default)]
+        struct $name<$lifetime> {
+            $($column: Vec<$type>,)*
+        }
 
-    fn bind(self, statement: Statement<'a>) -> Statement<'a> {
-        statement
-            .bind(self.tenant)
-            .bind(self.run_id)
-            .bind(self.first_seq)
-            .bind(self.last_seq)
-            .bind(self.tag)
-            .bind(self.kind)
-            .bind(self.call_id)
-            .bind(self.body)
+        impl<$lifetime> $name<$lifetime> {
+            fn add(&mut self, $($source: $source_type),*) {
+                $(self.$column.push($value);)*
+            }
+
+            fn bind(self, statement: Statement<$lifetime>) -> Statement<$lifetime> {
+                statement$(.bind(self.$column))*
+            }
+        }
+    };
+}
+
+columns! {
+    /// Rows of events, for a bulk insert.
+    Rows<'a>(job: &'a Job, row: &'a EventRow) {
+        tenant: &'a str = job.tenant.as_str(),
+        run_id: &'a str = job.run_id.as_str(),
+        first_seq: i64 = row.first,
+        last_seq: i64 = row.last,
+        tag: i64 = job.tag,
+        kind: &'a str = row.kind,
+        call_id: Option<&'a str> = row.call.as_deref(),
+        body: &'a str = &row.body,
+    }
+}
+
+columns! {
+    /// Summaries, for a bulk update.
+    Summaries<'a>(job: &'a Job, summary: &'a SummaryColumns) {
+        run_id: &'a str = job.run_id.as_str(),
+        tools: &'a str = &summary.tools,
+        n_calls: i64 = summary.n_calls,
+        n_failed_calls: i64 = summary.n_failed_calls,
+        waiting: i64 = summary.is_waiting.into(),
+    }
+}
+
+columns! {
+    /// New runs, for a bulk insert.
+    NewRuns<'a>(job: &'a Job, run: &'a NewRunRow) {
+        run_id: &'a str = job.run_id.as_str(),
+        tenant: &'a str = job.tenant.as_str(),
+        created_at: i64 = run.created_at,
+        request: &'a str = &run.request,
+        model: &'a str = &run.model,
+        input_text: &'a str = &run.input_text,
+        tools: &'a str = &run.tools,
+        n_calls: i64 = run.n_calls,
+        holder: Option<&'a str> = run.holder.as_deref(),
     }
 }

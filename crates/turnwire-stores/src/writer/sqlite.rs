@@ -11,7 +11,9 @@ use tokio::time::timeout;
 
 use super::{BatchWriter, Job, probe_sql};
 use crate::{
-    database::{Database, DatabaseError, RowsStatement, STATEMENT_TIMEOUT, Transaction, Value},
+    database::{
+        Database, DatabaseError, Result, RowsStatement, STATEMENT_TIMEOUT, Transaction, values,
+    },
     rows::EventRow,
     run_ends::{self, EndOfRun},
     webhook_rows::{self, NewDelivery},
@@ -34,14 +36,14 @@ impl SqliteBatchWriter {
         Self { database, worker }
     }
 
-    async fn try_to_probe(&self) -> Result<(), DatabaseError> {
+    async fn try_to_probe(&self) -> Result<()> {
         let sql = probe_sql(self.database.dialect());
         let mut transaction = self.database.begin().await?;
-        transaction.query(&sql, &[Value::Text(&self.worker)]).await?;
+        transaction.query(&sql, &values![&self.worker]).await?;
         transaction.commit().await
     }
 
-    async fn try_to_write(&self, jobs: &[Job]) -> Result<Vec<bool>, DatabaseError> {
+    async fn try_to_write(&self, jobs: &[Job]) -> Result<Vec<bool>> {
         if !jobs.iter().any(Job::is_abandoned) {
             match self.write_at_once(jobs).await {
                 Err(DatabaseError::UniqueViolation(_)) => {}
@@ -52,13 +54,13 @@ impl SqliteBatchWriter {
     }
 
     /// Writes all or nothing.
-    async fn write_at_once(&self, jobs: &[Job]) -> Result<(), DatabaseError> {
+    async fn write_at_once(&self, jobs: &[Job]) -> Result<()> {
         let mut statements = vec![insert_events(jobs)?];
         statements.extend(self.statements_beside(&jobs.iter().collect::<Vec<_>>())?);
         self.database.query_all(&statements).await
     }
 
-    async fn write_one_by_one(&self, jobs: &[Job]) -> Result<Vec<bool>, DatabaseError> {
+    async fn write_one_by_one(&self, jobs: &[Job]) -> Result<Vec<bool>> {
         let mut transaction = self.database.begin().await?;
         let (mut kept, mut won) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
         for job in jobs {
@@ -73,7 +75,7 @@ impl SqliteBatchWriter {
     }
 
     /// Returns the statements for what `jobs` have beside their events.
-    fn statements_beside(&self, jobs: &[&Job]) -> Result<Vec<RowsStatement>, DatabaseError> {
+    fn statements_beside(&self, jobs: &[&Job]) -> Result<Vec<RowsStatement>> {
         let deliveries: Vec<&NewDelivery> = jobs.iter().flat_map(|job| &job.deliveries).collect();
         let ends: Vec<EndOfRun<'_>> = jobs.iter().filter_map(|job| job.end()).collect();
         let mut statements = Vec::new();
@@ -84,7 +86,7 @@ impl SqliteBatchWriter {
         Ok(statements)
     }
 
-    fn insert_runs(&self, jobs: &[&Job]) -> Result<Option<RowsStatement>, DatabaseError> {
+    fn insert_runs(&self, jobs: &[&Job]) -> Result<Option<RowsStatement>> {
         let new = jobs.iter().filter_map(|job| Some((job, job.new_run.as_deref()?)));
         let rows: Vec<_> = new
             .map(|(job, run)| {
@@ -114,7 +116,7 @@ impl SqliteBatchWriter {
     }
 
     /// What lists say about the runs from now on.
-    fn update_summaries(&self, jobs: &[&Job]) -> Result<Option<RowsStatement>, DatabaseError> {
+    fn update_summaries(&self, jobs: &[&Job]) -> Result<Option<RowsStatement>> {
         let changed = jobs.iter().filter_map(|job| Some((job, job.summary.as_deref()?)));
         let rows: Vec<_> = changed
             .map(|(job, summary)| {
@@ -136,19 +138,16 @@ impl SqliteBatchWriter {
 
 #[async_trait]
 impl BatchWriter for SqliteBatchWriter {
-    async fn write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>, DatabaseError> {
+    async fn write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>> {
         in_time(time, self.try_to_write(jobs)).await
     }
 
-    async fn probe(&mut self) -> Result<(), DatabaseError> {
+    async fn probe(&mut self) -> Result<()> {
         in_time(STATEMENT_TIMEOUT, self.try_to_probe()).await
     }
 }
 
-async fn in_time<T>(
-    time: Duration,
-    work: impl Future<Output = Result<T, DatabaseError>>,
-) -> Result<T, DatabaseError> {
+async fn in_time<T>(time: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
     let too_slow = |_| Err(DatabaseError::TooSlow(format!("the file took longer than {time:?}")));
     timeout(time, work).await.unwrap_or_else(too_slow)
 }
@@ -163,7 +162,7 @@ fn columns<'a>((job, row): (&'a Job, &'a EventRow)) -> Columns<'a> {
 }
 
 /// The events of all `jobs`. A conflict is an error.
-fn insert_events(jobs: &[Job]) -> Result<RowsStatement, DatabaseError> {
+fn insert_events(jobs: &[Job]) -> Result<RowsStatement> {
     let rows = jobs.iter().flat_map(|job| job.rows.iter().map(move |row| (job, row)));
     let rows: Vec<Columns<'_>> = rows.map(columns).collect();
     RowsStatement::new::<8>(&rows, |zipped| {
@@ -176,10 +175,7 @@ fn insert_events(jobs: &[Job]) -> Result<RowsStatement, DatabaseError> {
 
 /// Inserts the events of `job`. Returns `false` and inserts nothing if its seq is taken, or if nobody
 /// would execute the run.
-async fn insert_events_of(
-    transaction: &mut dyn Transaction,
-    job: &Job,
-) -> Result<bool, DatabaseError> {
+async fn insert_events_of(transaction: &mut dyn Transaction, job: &Job) -> Result<bool> {
     let mut rows = job.rows.iter();
     let Some(first) = rows.next() else { return Ok(true) };
     if job.is_abandoned() || !insert(transaction, job, first).await? {
@@ -194,20 +190,16 @@ async fn insert_events_of(
 }
 
 /// Inserts a row. Returns whether its seq was free.
-async fn insert(
-    transaction: &mut dyn Transaction,
-    job: &Job,
-    row: &EventRow,
-) -> Result<bool, DatabaseError> {
+async fn insert(transaction: &mut dyn Transaction, job: &Job, row: &EventRow) -> Result<bool> {
     let values = row.values(&job.tenant, &job.run_id, job.tag);
     Ok(!transaction.query(INSERT, &values).await?.is_empty())
 }
 
 /// Whether an earlier attempt has stored the append.
-async fn has_our_tag(transaction: &mut dyn Transaction, job: &Job) -> Result<bool, DatabaseError> {
+async fn has_our_tag(transaction: &mut dyn Transaction, job: &Job) -> Result<bool> {
     let Some(row) = job.rows.first() else { return Ok(false) };
     let sql = "select tag from run_events where run_id = $1 and first_seq = $2";
-    let values = [Value::Text(job.run_id.as_str()), Value::Integer(row.first)];
+    let values = values![job.run_id.as_str(), row.first];
     let rows = transaction.query(sql, &values).await?;
     rows.first().map_or(Ok(false), |row| Ok(row.integer(0)? == job.tag))
 }
