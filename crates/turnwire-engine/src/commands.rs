@@ -11,7 +11,7 @@ use serde_json::Value;
 use tracing::warn;
 use turnwire_contract::{
     ApprovalAnswer, CallId, Event, InputId, JournalError, RecordedEvent, Reply, RunCommand, RunId,
-    Seq, StoreError, TenantId,
+    Seq, StoreError, TenantId, any_event,
 };
 
 use crate::{
@@ -351,11 +351,7 @@ fn matters_to(about: &CallId, event: &Event) -> bool {
     );
     let is_said_meanwhile = matches!(
         event,
-        Event::ArgumentsAdded { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::ToolStayedSilent { .. }
+        any_event!(ArgumentsAdded ToolPhase ToolProgressed ToolOutputAdded ToolStayedSilent)
     );
     is_about_tools || event.call_id() == Some(about) && !is_said_meanwhile
 }

@@ -27,6 +27,7 @@ use turnwire_contract::{
 };
 
 use crate::{
+    Result,
     output::{delta_mut, delta_of},
     sync::lock,
 };
@@ -105,11 +106,7 @@ fn adds_to(event: &Event) -> Option<(Discriminant<Event>, &str)> {
 
 #[async_trait]
 impl Journal for EphemeralJournal {
-    async fn append(
-        &self,
-        _tenant: &TenantId,
-        batch: Vec<Arc<RecordedEvent>>,
-    ) -> Result<(), JournalError> {
+    async fn append(&self, _tenant: &TenantId, batch: Vec<Arc<RecordedEvent>>) -> Result<()> {
         let Some(first) = batch.first() else { return Ok(()) };
         let mut unread = lock(&self.unread);
         if unread.is_over || first.seq != unread.last.next() {
@@ -133,27 +130,22 @@ impl Journal for EphemeralJournal {
         tenant: &TenantId,
         batch: Vec<Arc<RecordedEvent>>,
         _ending: RunEnd,
-    ) -> Result<bool, JournalError> {
+    ) -> Result<bool> {
         self.append(tenant, batch).await?;
         Ok(true)
     }
 
     /// What was read is forgotten, so there is no second reader. The only one uses [`read`].
-    async fn read(
-        &self,
-        _tenant: &TenantId,
-        run_id: &RunId,
-        _after: Seq,
-    ) -> Result<EventStream, JournalError> {
+    async fn read(&self, _tenant: &TenantId, run_id: &RunId, _after: Seq) -> Result<EventStream> {
         Err(JournalError::NotFound(run_id.clone()))
     }
 
-    async fn head(&self, _tenant: &TenantId, _run_id: &RunId) -> Result<JournalHead, JournalError> {
+    async fn head(&self, _tenant: &TenantId, _run_id: &RunId) -> Result<JournalHead> {
         let unread = lock(&self.unread);
         Ok(JournalHead { last: unread.last, is_over: unread.is_over })
     }
 
-    async fn delete(&self, _tenant: &TenantId, _run_id: &RunId) -> Result<(), JournalError> {
+    async fn delete(&self, _tenant: &TenantId, _run_id: &RunId) -> Result<()> {
         Ok(())
     }
 }

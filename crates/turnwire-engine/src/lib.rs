@@ -101,3 +101,6 @@ pub use settings::EngineSettings;
 pub use tool_try::{ListedTool, one_call};
 pub use toolbox::{Toolbox, ToolboxError};
 pub use when_woken::WhenWoken;
+
+/// Result of what appends to a journal, and may find it lost.
+type Result<T, E = turnwire_contract::JournalError> = std::result::Result<T, E>;

@@ -15,12 +15,12 @@ use futures::{FutureExt, StreamExt, future::join};
 use tokio::time::{Instant, sleep};
 use tracing::{Span, error, instrument, warn};
 use turnwire_contract::{
-    CallId, Completeness, Event, Finish, ItemId, JournalError, ModelError, ModelPart, ModelStream,
-    RunOutcome, ToolKind, ToolOutcome, ToolRef, Usage,
+    CallId, Completeness, Event, Finish, ItemId, ModelError, ModelPart, ModelStream, RunOutcome,
+    ToolKind, ToolOutcome, ToolRef, Usage,
 };
 
 use crate::{
-    failures,
+    Result, failures,
     gathering::CountedAnswer,
     live_run::LiveRun,
     model_wait::{ModelWait, WaitOutcome},
@@ -48,10 +48,7 @@ const CALLED_WITH_A_GAP: &str = "a part of the answer with this call could not b
 /// A model failure ends the run and is not an error here. On a stop this returns early: the loop
 /// checks for it and closes whatever is open.
 #[instrument(skip_all, fields(turn))]
-pub(crate) async fn ask_model(
-    run: &LiveRun,
-    context: &RunContext,
-) -> Result<StepOutcome, JournalError> {
+pub(crate) async fn ask_model(run: &LiveRun, context: &RunContext) -> Result<StepOutcome> {
     let turn = run.state().turn() + 1;
     Span::current().record("turn", turn);
     let max_attempts = run.state().limits().model_attempts;
@@ -256,7 +253,7 @@ impl<'a> TurnRecorder<'a> {
     async fn listen(
         &mut self,
         asked: WaitOutcome<Result<ModelStream, TurnError>>,
-    ) -> Result<TurnOutcome, JournalError> {
+    ) -> Result<TurnOutcome> {
         let mut parts = match asked {
             WaitOutcome::Ready(Ok(parts)) => parts,
             WaitOutcome::Ready(Err(error)) => return Ok(TurnOutcome::Failed(error)),
@@ -320,7 +317,7 @@ impl<'a> TurnRecorder<'a> {
         }
     }
 
-    async fn take(&mut self, part: ModelPart) -> Result<(), JournalError> {
+    async fn take(&mut self, part: ModelPart) -> Result<()> {
         match part {
             ModelPart::Text(text) => {
                 if let Some(text) = self.fitting(text) {
@@ -412,7 +409,7 @@ impl<'a> TurnRecorder<'a> {
         self.to_record.push(event);
     }
 
-    async fn record_taken(&mut self) -> Result<(), JournalError> {
+    async fn record_taken(&mut self) -> Result<()> {
         if !self.to_record.is_empty() {
             self.run.record_all(mem::take(&mut self.to_record)).await?;
         }
@@ -420,7 +417,7 @@ impl<'a> TurnRecorder<'a> {
     }
 
     /// Returns the open message, or opens one.
-    async fn message(&mut self) -> Result<ItemId, JournalError> {
+    async fn message(&mut self) -> Result<ItemId> {
         if let OpenBlock::Message(item_id) = &self.open_block {
             return Ok(item_id.clone());
         }
@@ -432,7 +429,7 @@ impl<'a> TurnRecorder<'a> {
     }
 
     /// Returns the open reasoning block, or opens one.
-    async fn reasoning(&mut self) -> Result<ItemId, JournalError> {
+    async fn reasoning(&mut self) -> Result<ItemId> {
         if let OpenBlock::Reasoning(item_id) = &self.open_block {
             return Ok(item_id.clone());
         }
@@ -444,7 +441,7 @@ impl<'a> TurnRecorder<'a> {
 
     /// Closes the open block. Pending text is recorded first, because the closing event is built
     /// from the state.
-    async fn close_text(&mut self, with_seal: Option<String>) -> Result<(), JournalError> {
+    async fn close_text(&mut self, with_seal: Option<String>) -> Result<()> {
         self.record_taken().await?;
         self.open_block = OpenBlock::Nothing;
         let mut closing = self.run.state().close_text(Completeness::Complete);
@@ -459,7 +456,7 @@ impl<'a> TurnRecorder<'a> {
     }
 
     /// Some providers send encrypted reasoning without text.
-    async fn seal(&mut self, seal: String) -> Result<(), JournalError> {
+    async fn seal(&mut self, seal: String) -> Result<()> {
         if matches!(self.open_block, OpenBlock::Reasoning(_)) {
             return self.close_text(Some(seal)).await;
         }
@@ -471,12 +468,7 @@ impl<'a> TurnRecorder<'a> {
         Ok(())
     }
 
-    async fn announce(
-        &mut self,
-        key: u32,
-        id: Option<String>,
-        name: String,
-    ) -> Result<(), JournalError> {
+    async fn announce(&mut self, key: u32, id: Option<String>, name: String) -> Result<()> {
         self.close_text(None).await?;
         let call_id = self.free_call_id(id);
         let spec = self.run.state().spec(&name).map(turnwire_contract::ToolSpec::reference);
@@ -502,7 +494,7 @@ impl<'a> TurnRecorder<'a> {
 
     /// Records what the model said last, the end of its turn, and the end of the run if nothing
     /// follows, in one append.
-    async fn finish(&mut self, finish: Finish) -> Result<TurnOutcome, JournalError> {
+    async fn finish(&mut self, finish: Finish) -> Result<TurnOutcome> {
         let mut after = self.run.state().clone();
         for event in &self.to_record {
             after.apply(event);
@@ -546,7 +538,7 @@ impl<'a> TurnRecorder<'a> {
         Ok(TurnOutcome::Finished)
     }
 
-    async fn fail_turn(&mut self, error: ModelError) -> Result<TurnOutcome, JournalError> {
+    async fn fail_turn(&mut self, error: ModelError) -> Result<TurnOutcome> {
         self.record_taken().await?;
         Ok(TurnOutcome::Failed(TurnError::Error(error)))
     }

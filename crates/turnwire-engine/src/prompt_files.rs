@@ -6,7 +6,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     sync::Arc,
 };
 
@@ -14,6 +13,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use turnwire_contract::{
     Content, FileId, Image, Item, Library, LibraryAddress, LibraryError, Prompt, RunRequest,
+    partial_debug,
 };
 
 /// Bytes per permit. A semaphore does not have enough permits to count single bytes.
@@ -135,11 +135,7 @@ impl PromptFiles {
     }
 }
 
-impl fmt::Debug for PromptFiles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PromptFiles").field("max_bytes", &self.max_bytes).finish_non_exhaustive()
-    }
-}
+partial_debug!(PromptFiles { max_bytes });
 
 /// Returns every file reference in an item.
 fn addresses_in(item: &Item) -> impl Iterator<Item = LibraryAddress> {

@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use tracing::debug;
-use turnwire_contract::{RunId, RunSummary, StoreError, TenantId};
+use turnwire_contract::{RunId, RunSummary, TenantId, ports::Result};
 
 use crate::{
     run_changes::{Changes, RunChange},
@@ -46,10 +46,7 @@ const QUEUE: usize = 1_024;
 impl Runs {
     /// Streams the changes of the runs of `tenant` from now on. A change that is committed after
     /// this returns is in the stream, unless [`RunChange::Missed`] is.
-    pub async fn changes(
-        &self,
-        tenant: &TenantId,
-    ) -> Result<BoxStream<'static, RunChange>, StoreError> {
+    pub async fn changes(&self, tenant: &TenantId) -> Result<BoxStream<'static, RunChange>> {
         let receiver = match self.0.feeds.subscribe(tenant) {
             Some(receiver) => receiver,
             None => self.start_feed(tenant).await?,
@@ -65,7 +62,7 @@ impl Runs {
         Ok(changes.boxed())
     }
 
-    async fn start_feed(&self, tenant: &TenantId) -> Result<Changes, StoreError> {
+    async fn start_feed(&self, tenant: &TenantId) -> Result<Changes> {
         let known = self.0.parts.store.changed(tenant, WINDOW, MAX_CHANGED).await?;
         let (receiver, is_new) = self.0.feeds.open(tenant, QUEUE);
         if !is_new {

@@ -16,6 +16,7 @@ use turnwire_contract::{
 };
 
 use crate::{
+    Result,
     definition::definition_hash,
     discovery::discover,
     failures,
@@ -33,10 +34,7 @@ use crate::{
 /// Returns an error only if the journal fails. A failed tool or a cancelled run is a normal
 /// outcome.
 #[instrument(skip_all, fields(run_id = %run.id()))]
-pub(crate) async fn drive(
-    run: &LiveRun,
-    context: &RunContext,
-) -> Result<DriveOutcome, JournalError> {
+pub(crate) async fn drive(run: &LiveRun, context: &RunContext) -> Result<DriveOutcome> {
     let done = CancellationToken::new();
     // Boxed, because moves would copy the large future several times.
     let steps = AssertUnwindSafe(execute_steps(run, context)).catch_unwind().boxed();
@@ -77,7 +75,7 @@ pub(crate) async fn drive(
     }
 }
 
-async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutcome, JournalError> {
+async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutcome> {
     loop {
         run.wait_for_lease().await;
         if let Some(stop) = run.stopped_by() {
@@ -124,11 +122,7 @@ async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutco
 }
 
 /// Requests approvals for `calls`, except for tools allowed for the whole conversation.
-async fn ask_people(
-    run: &LiveRun,
-    context: &RunContext,
-    calls: Vec<CallId>,
-) -> Result<(), JournalError> {
+async fn ask_people(run: &LiveRun, context: &RunContext, calls: Vec<CallId>) -> Result<()> {
     let conversation_id = run.state().request().conversation_id.clone();
     let allowed: Vec<Allowed> = match conversation_id {
         Some(id) => {
@@ -155,7 +149,7 @@ async fn ask_people(
 }
 
 /// Asks a person about the outcomes of calls whose worker failed.
-async fn ask_outcomes(run: &LiveRun, calls: Vec<CallId>) -> Result<(), JournalError> {
+async fn ask_outcomes(run: &LiveRun, calls: Vec<CallId>) -> Result<()> {
     let ask = |call_id| run.outcome_question(call_id, INTERRUPTED);
     let asked = calls.iter().map(ask).collect();
     run.record_all(asked).await?;
@@ -165,11 +159,7 @@ async fn ask_outcomes(run: &LiveRun, calls: Vec<CallId>) -> Result<(), JournalEr
 
 /// Executes `calls` concurrently, and calls that a person approves meanwhile. Each end is recorded
 /// when it occurs.
-async fn run_tools(
-    run: &LiveRun,
-    context: &RunContext,
-    calls: Vec<CallId>,
-) -> Result<(), JournalError> {
+async fn run_tools(run: &LiveRun, context: &RunContext, calls: Vec<CallId>) -> Result<()> {
     let mut begun: HashSet<CallId> = HashSet::new();
     let mut at_work = FuturesUnordered::new();
     let mut ready = calls;
@@ -197,11 +187,7 @@ fn skipped(calls: Vec<CallId>, reason: &str) -> Vec<Event> {
 
 /// Ends the run: first in the journal, whose fencing proves that the run is still ours, then in the
 /// conversation. Returns its outcome.
-async fn finish(
-    run: &LiveRun,
-    context: &RunContext,
-    outcome: RunOutcome,
-) -> Result<RunOutcome, JournalError> {
+async fn finish(run: &LiveRun, context: &RunContext, outcome: RunOutcome) -> Result<RunOutcome> {
     // The last turn may have ended it.
     let recorded = run.state().outcome().cloned();
     let outcome = if let Some(recorded) = recorded {

@@ -21,7 +21,7 @@ use turnwire_contract::{
     EventStream, IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, Observer,
     RecordedEvent, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStatus, RunStore,
     Sampler, SecretBox, Seq, Shares, SingleWorker, StoreError, TenantId, Timestamp, ToolServers,
-    UsageCounters, Workers,
+    UsageCounters, Workers, ports::Result,
 };
 
 use crate::{
@@ -431,22 +431,14 @@ impl Runs {
     }
 
     /// Returns the whole context of a finished run. Waits if the run has ended and is being stored.
-    pub async fn context(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-    ) -> Result<Vec<Entry>, StoreError> {
+    pub async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>> {
         self.wait_until_run_is_persisted(tenant, run_id).await;
         self.0.parts.store.context(tenant, run_id).await
     }
 
     /// Returns all entries of a conversation, or none if it is new. Waits if its last run has ended
     /// and is being stored.
-    pub async fn history(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Entry>, StoreError> {
+    pub async fn history(&self, tenant: &TenantId, id: &ConversationId) -> Result<Vec<Entry>> {
         let is_in_it = |run: &LiveRun| run.state().request().conversation_id.as_ref() == Some(id);
         self.wait_until_persisted(tenant, is_in_it).await;
         self.0.parts.store.history(tenant, id).await
@@ -486,17 +478,17 @@ impl Runs {
     }
 
     /// Returns the status of a run, also if its request cannot be read here.
-    pub async fn status(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunStatus, StoreError> {
+    pub async fn status(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunStatus> {
         self.0.parts.store.status(tenant, run_id).await
     }
 
     /// Returns the record of a run.
-    pub async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
+    pub async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord> {
         self.0.parts.store.find(tenant, run_id).await
     }
 
     /// Returns at most `most` runs, newest first.
-    pub async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
+    pub async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>> {
         self.0.parts.store.list(tenant, most).await
     }
 
@@ -614,7 +606,7 @@ impl RunHandle {
     }
 
     /// Returns the whole context of the run, which must have ended. See [`Runs::context`].
-    pub async fn context(&self) -> Result<Vec<Entry>, StoreError> {
+    pub async fn context(&self) -> Result<Vec<Entry>> {
         match &self.ephemeral {
             Some(run) => Ok(run.state().context()),
             None => self.runs.context(&self.tenant, &self.run_id).await,

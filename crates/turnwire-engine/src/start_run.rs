@@ -23,6 +23,7 @@ use turnwire_contract::{
 };
 
 use crate::{
+    Result,
     access::Requester,
     clock_and_ids::ClockAndIds,
     ephemeral::{self, EphemeralJournal, needs_nothing_stored},
@@ -294,11 +295,7 @@ impl Runs {
 
     /// Returns the outcome of this worker's execution, or `None` if the run continues on another
     /// worker.
-    async fn after(
-        &self,
-        run: &LiveRun,
-        driven: Result<DriveOutcome, JournalError>,
-    ) -> Option<RunOutcome> {
+    async fn after(&self, run: &LiveRun, driven: Result<DriveOutcome>) -> Option<RunOutcome> {
         let (run_id, is_durable) = (run.id(), self.is_durable() && !run.is_ephemeral());
         match driven {
             Ok(DriveOutcome::Ended(outcome)) => {

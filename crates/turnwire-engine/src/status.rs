@@ -3,11 +3,12 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use turnwire_contract::{
-    IncompleteReason, JournalError, JournalHead, RequestKey, RunId, RunOutcome, Seq, StoreError,
-    StoreStatistics, TenantId,
+    IncompleteReason, JournalHead, RequestKey, RunId, RunOutcome, Seq, StoreError, StoreStatistics,
+    TenantId,
 };
 
 use crate::{
+    Result,
     runs::{RunHandle, Runs, StartError},
     sync::lock,
 };
@@ -63,21 +64,12 @@ impl Runs {
     }
 
     /// Returns whether the journal of a run has an event at `seq`.
-    pub async fn has_reached(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        seq: Seq,
-    ) -> Result<bool, JournalError> {
+    pub async fn has_reached(&self, tenant: &TenantId, run_id: &RunId, seq: Seq) -> Result<bool> {
         Ok(seq <= self.head(tenant, run_id).await?.last)
     }
 
     /// Returns the head of a run's journal.
-    pub async fn head(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-    ) -> Result<JournalHead, JournalError> {
+    pub async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead> {
         self.0.parts.journal.head(tenant, run_id).await
     }
 

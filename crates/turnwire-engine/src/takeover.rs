@@ -22,6 +22,8 @@ use crate::{
     work_time::RecordedWork,
 };
 
+type Result<T, E = StartError> = std::result::Result<T, E>;
+
 /// Attempts to append while the previous worker still appends.
 const MAX_TRIES: u32 = 5;
 /// Delay between these attempts.
@@ -32,11 +34,7 @@ const MAX_FAILED_TAKEOVERS: u32 = 10;
 impl Runs {
     /// Takes over an abandoned run: reads its journal, closes what the previous worker left open,
     /// and continues.
-    pub async fn take_over(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-    ) -> Result<RunHandle, StartError> {
+    pub async fn take_over(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunHandle> {
         let runs = self.clone();
         let (tenant, run_id) = (tenant.clone(), run_id.clone());
         let (n_deaths, n_failed_takeovers, last_heard) = (0, 0, None);
@@ -77,10 +75,7 @@ impl Runs {
     }
 
     /// Retries while the previous worker is still alive and appends.
-    async fn take_over_with_retries(
-        &self,
-        abandoned: &AbandonedRun,
-    ) -> Result<RunHandle, StartError> {
+    async fn take_over_with_retries(&self, abandoned: &AbandonedRun) -> Result<RunHandle> {
         for _ in 1..MAX_TRIES {
             match self.resume(abandoned).await {
                 Err(StartError::Log(JournalError::Conflict { .. })) => sleep(NEXT_TRY).await,
@@ -133,7 +128,7 @@ impl Runs {
         }
     }
 
-    async fn resume(&self, abandoned: &AbandonedRun) -> Result<RunHandle, StartError> {
+    async fn resume(&self, abandoned: &AbandonedRun) -> Result<RunHandle> {
         self.ensure_open()?;
         let parts = &self.0.parts;
         let (record, run) = self.reopen(abandoned).await?;
@@ -162,7 +157,7 @@ impl Runs {
         record: &RunRecord,
         run: &LiveRun,
         abandoned: &AbandonedRun,
-    ) -> Result<Option<RunOutcome>, StartError> {
+    ) -> Result<Option<RunOutcome>> {
         let failed = |failure| Ok(Some(RunOutcome::Failed { failure }));
         if run.state().is_unreadable() {
             return failed(Failure::journal_unreadable());
@@ -182,10 +177,7 @@ impl Runs {
     }
 
     /// Rebuilds the run from its journal, ready to execute.
-    async fn reopen(
-        &self,
-        abandoned: &AbandonedRun,
-    ) -> Result<(RunRecord, Arc<LiveRun>), StartError> {
+    async fn reopen(&self, abandoned: &AbandonedRun) -> Result<(RunRecord, Arc<LiveRun>)> {
         let (tenant, run_id) = (&abandoned.tenant, &abandoned.run_id);
         let parts = &self.0.parts;
         let record = parts.store.find(tenant, run_id).await?;
@@ -219,7 +211,7 @@ impl Runs {
     }
 
     /// Drops an earlier execution of the run in this process that has not noticed its lost lease.
-    async fn relinquish_own(&self, run_id: &RunId) -> Result<(), StartError> {
+    async fn relinquish_own(&self, run_id: &RunId) -> Result<()> {
         let Some(ours) = lock(&self.0.live).get(run_id).cloned() else { return Ok(()) };
         if !self.0.parts.workers.is_durable() {
             return Err(StartError::NotAbandoned(run_id.clone()));

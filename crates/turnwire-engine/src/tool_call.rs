@@ -23,11 +23,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, instrument, warn};
 use turnwire_contract::{
-    Allowed, CallId, CallLink, Decision, Effect, Event, InputId, JournalError, Question, Reply,
-    Tool, ToolContext, ToolError, ToolNote, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
+    Allowed, CallId, CallLink, Decision, Effect, Event, InputId, Question, Reply, Tool,
+    ToolContext, ToolError, ToolNote, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
 };
 
 use crate::{
+    Result,
     call_statistics::CallEnd,
     call_timers::AttemptTimers,
     concurrency::Permits,
@@ -69,7 +70,7 @@ pub(crate) async fn execute_call(
     run: &LiveRun,
     context: &RunContext,
     call_id: CallId,
-) -> Result<(), JournalError> {
+) -> Result<()> {
     // A tool may run for hours. Boxing frees the memory of the start.
     let Some(ready) = Box::pin(begin(run, context, &call_id)).await? else { return Ok(()) };
     let StartedCall { tool, request, token, permits, attempt } = ready;
@@ -142,7 +143,7 @@ async fn begin(
     run: &LiveRun,
     context: &RunContext,
     call_id: &CallId,
-) -> Result<Option<StartedCall>, JournalError> {
+) -> Result<Option<StartedCall>> {
     let Some(call) = run.state().call(call_id).cloned() else { return Ok(None) };
     tracing::Span::current().record("tool", &call.tool.name);
     let PreparedCall { tool, spec, arguments } = match prepare(run, context, &call) {
@@ -296,7 +297,7 @@ struct CallExecution<'a> {
 
 impl CallExecution<'_> {
     /// Attempts the call until it succeeds, fails permanently, or runs out of attempts.
-    async fn run_attempts(&self, first_attempt: u32) -> Result<AttemptsOutcome, JournalError> {
+    async fn run_attempts(&self, first_attempt: u32) -> Result<AttemptsOutcome> {
         let max_attempts = self.run.state().limits().call_attempts;
         let effect = self.tool.spec().effect;
         let mut attempt = first_attempt;
@@ -327,7 +328,7 @@ impl CallExecution<'_> {
     }
 
     /// Records the retry and waits for its delay, unless the call is cancelled.
-    async fn wait_to_retry(&self, attempt: u32, message: String) -> Result<(), JournalError> {
+    async fn wait_to_retry(&self, attempt: u32, message: String) -> Result<()> {
         let (call_id, reason) = (self.call_id.clone(), failures::tool_failed(message));
         self.run.record(Event::ToolRetried { call_id, attempt, reason }).await?;
         tokio::select! {
@@ -340,7 +341,7 @@ impl CallExecution<'_> {
 
     /// Runs the tool once and records its reports until it ends or is dropped. State that is not
     /// needed while waiting is boxed, because thousands of calls may wait at once.
-    async fn attempt(&self, attempt: u32) -> Result<AttemptOutcome, JournalError> {
+    async fn attempt(&self, attempt: u32) -> Result<AttemptOutcome> {
         if self.token.is_cancelled() {
             return Ok(AttemptOutcome::Over(ToolOutcome::Cancelled));
         }
@@ -394,7 +395,7 @@ impl CallExecution<'_> {
         message: ToolMessage,
         messages: &mut mpsc::Receiver<ToolMessage>,
         timers: &mut AttemptTimers,
-    ) -> Result<(), JournalError> {
+    ) -> Result<()> {
         let mut next = Some(message);
         while let Some(message) = next.take() {
             match message {
@@ -449,7 +450,7 @@ impl CallExecution<'_> {
         &self,
         first: ToolNote,
         notes: &mut mpsc::Receiver<ToolMessage>,
-    ) -> Result<Option<ToolMessage>, JournalError> {
+    ) -> Result<Option<ToolMessage>> {
         let mut events: Vec<Event> = self.note_event(first).into_iter().collect();
         let (mut other, mut n_notes) = (None, 1);
         while n_notes < MAX_WAITING_NOTES
@@ -490,11 +491,7 @@ impl CallExecution<'_> {
     }
 
     /// Records a question of the tool, or answers it at once if no person can be asked.
-    async fn ask(
-        &self,
-        question: Question,
-        replier: oneshot::Sender<Reply>,
-    ) -> Result<(), JournalError> {
+    async fn ask(&self, question: Question, replier: oneshot::Sender<Reply>) -> Result<()> {
         let (may_ask, expiry) = {
             let state = self.run.state();
             (state.request().inputs, state.limits().approval_expiry)

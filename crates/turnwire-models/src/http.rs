@@ -22,7 +22,7 @@ use turnwire_http::chain;
 
 use crate::{
     provider_error::{Fault, fault_of_status, shortened},
-    secret::Secret,
+    secret::{Secret, hidden_in},
     translator::{Dialect, Translated, Translator},
 };
 
@@ -130,7 +130,7 @@ impl Endpoint {
     /// some providers quote.
     fn model_error(&self, Fault { error, provider_text }: Fault) -> ModelError {
         if let Some(text) = provider_text {
-            let text = self.secret.as_ref().map_or(text.clone(), |key| key.hidden_in(&text));
+            let text = self.secret.as_ref().map_or(text.clone(), |key| hidden_in(&text, key));
             debug!(%error, provider_text = %text, "provider error");
         }
         match error {

@@ -1,11 +1,13 @@
 //! Counts what a model costs, by the price list of the operator. What the provider says that it has
 //! charged is no estimate, and comes first.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use turnwire_contract::{Capabilities, Model, ModelError, ModelPart, ModelStream, Prompt, Usage};
+use turnwire_contract::{
+    Capabilities, Model, ModelError, ModelPart, ModelStream, Prompt, Usage, partial_debug,
+};
 
 /// Prices of a model per million tokens, in billionths of the operator's currency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,11 +71,7 @@ impl Model for Priced {
     }
 }
 
-impl fmt::Debug for Priced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Priced").field("price", &self.price).finish_non_exhaustive()
-    }
-}
+partial_debug!(Priced { price });
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! API keys that must not be logged.
 
-use std::fmt;
+pub use turnwire_contract::SecretText as Secret;
 
 /// Replacement for a key in logs and messages.
 const MASK: &str = "***";
@@ -12,52 +12,18 @@ const SHORTEST_MASKED: usize = 8;
 /// Marks the end of a truncated quotation.
 pub(crate) const CUT_MARK: char = '…';
 
-/// An API key. Its `Debug` output does not contain the key.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a key.
-    pub fn new(key: impl Into<String>) -> Self {
-        Self(key.into())
+/// Removes the key from a provider's text. In a truncated quotation, a sufficiently long prefix
+/// of the key at the end is also removed.
+pub(crate) fn hidden_in(text: &str, key: &Secret) -> String {
+    let key = key.reveal();
+    if key.len() < SHORTEST_MASKED {
+        return text.to_owned();
     }
-
-    /// Returns the key, for a header.
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    /// Removes the key from a provider's text. In a truncated quotation, a sufficiently long prefix
-    /// of the key at the end is also removed.
-    pub(crate) fn hidden_in(&self, text: &str) -> String {
-        if self.0.len() < SHORTEST_MASKED {
-            return text.to_owned();
-        }
-        let text = text.replace(&self.0, MASK);
-        let starts = (SHORTEST_MASKED..self.0.len()).rev().filter_map(|end| self.0.get(..end));
-        let cut = text.strip_suffix(CUT_MARK);
-        let shown =
-            cut.and_then(|cut| starts.into_iter().find_map(|start| cut.strip_suffix(start)));
-        shown.map_or(text.clone(), |shown| format!("{shown}{MASK}{CUT_MARK}"))
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MASK)
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(key: &str) -> Self {
-        Self::new(key)
-    }
-}
-
-impl From<String> for Secret {
-    fn from(key: String) -> Self {
-        Self::new(key)
-    }
+    let text = text.replace(key, MASK);
+    let starts = (SHORTEST_MASKED..key.len()).rev().filter_map(|end| key.get(..end));
+    let cut = text.strip_suffix(CUT_MARK);
+    let shown = cut.and_then(|cut| starts.into_iter().find_map(|start| cut.strip_suffix(start)));
+    shown.map_or(text.clone(), |shown| format!("{shown}{MASK}{CUT_MARK}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use super::Secret;
+use super::{Secret, hidden_in};
 
 const KEY: &str = "sk-canary-1234";
 
@@ -9,7 +9,7 @@ fn a_key_is_not_printed() {
 
 #[test]
 fn a_key_is_hidden_in_quotations() {
-    let check = |text, expected| assert_eq!(Secret::new(KEY).hidden_in(text), expected);
+    let check = |text, expected| assert_eq!(hidden_in(text, &Secret::new(KEY)), expected);
     check("bad key sk-canary-1234, bad", "bad key ***, bad");
     check("bad key sk-canary-1…", "bad key ***…");
     check("bad key sk-canar…", "bad key ***…");
@@ -23,7 +23,7 @@ fn a_key_is_hidden_in_quotations() {
 fn a_short_key_does_not_mask_ordinary_words() {
     for key in ["", "x", "none", "ollama", "EMPTY"] {
         for text in ["none of the models is EMPTY, said ollama: x…", "max…", "no…"] {
-            assert_eq!(Secret::new(key).hidden_in(text), text, "{key}");
+            assert_eq!(hidden_in(text, &Secret::new(key)), text, "{key}");
         }
     }
 }

@@ -3,11 +3,11 @@
 //! Many servers implement Chat Completions, and some reject parameters that they do not support.
 //! The operator lists them; they are not sent, and clients are informed.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use turnwire_contract::{
-    Capabilities, Content, Item, Model, ModelError, ModelStream, Parameter, Prompt,
+    Capabilities, Content, Item, Model, ModelError, ModelStream, Parameter, Prompt, partial_debug,
 };
 
 /// A wrapper that removes certain parameters.
@@ -44,11 +44,7 @@ impl Model for WithoutParameters {
     }
 }
 
-impl fmt::Debug for WithoutParameters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limited").field("without", &self.without).finish_non_exhaustive()
-    }
-}
+partial_debug!(WithoutParameters { without });
 
 fn leave_out(parameter: Parameter, prompt: &mut Prompt) {
     let generation = &mut prompt.generation;

@@ -22,7 +22,7 @@ use reqwest::{
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use turnwire_contract::{MetricExportCounts, Timestamp};
+use turnwire_contract::{MetricExportCounts, Timestamp, partial_debug};
 use turnwire_http::chain;
 
 use crate::{
@@ -51,11 +51,7 @@ pub struct MeasuredProcess {
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
-impl fmt::Debug for MeasuredProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MeasuredProcess").field("instance", &self.instance).finish_non_exhaustive()
-    }
-}
+partial_debug!(MeasuredProcess { instance });
 
 /// Sends metrics until it is stopped.
 pub struct MetricExport {

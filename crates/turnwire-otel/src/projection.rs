@@ -9,7 +9,7 @@ use opentelemetry::{Array, KeyValue, StringValue, Value, trace::SpanKind};
 use opentelemetry_sdk::trace::SpanData;
 use turnwire_contract::{
     CallId, DiscoveryOutcome, Event, Finish, ItemId, RecordedEvent, RunOutcome, RunRequest,
-    RunTrace, Timestamp, ToolKind, ToolOutcome, ToolRef, Usage,
+    RunTrace, Timestamp, ToolKind, ToolOutcome, ToolRef, Usage, any_event,
 };
 
 use crate::{attributes as names, contents, spans::EndedSpan};
@@ -106,29 +106,15 @@ impl Projection {
                 return self.end_listing(item_id, server, outcome, at);
             }
             Event::RunFinished { outcome, usage } => return self.end_run(at, outcome, usage),
-            Event::CallAnnounced { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolRetried { .. }
-            | Event::ToolFinished { .. } => return self.apply_call(&recorded.event, at),
-            Event::RunStarted
-            | Event::TurnStarted { .. }
-            | Event::PartSkipped { .. }
-            | Event::MessageStarted { .. }
-            | Event::LogprobsAdded { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::ReasoningFinished { .. }
-            | Event::ArgumentsAdded { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ToolTaskStarted { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::Unknown(_) => {}
+            any_event!(
+                CallAnnounced ArgumentsFinished ToolStarted ToolRetried ToolFinished
+            ) => return self.apply_call(&recorded.event, at),
+            any_event!(
+                RunStarted TurnStarted PartSkipped MessageStarted LogprobsAdded AnnotationAdded
+                ReasoningFinished ArgumentsAdded ApprovalRequested ApprovalResolved ToolTaskStarted
+                ToolPhase ToolProgressed ToolOutputAdded InputRequested InputResolved
+                ToolStayedSilent Unknown
+            ) => {}
         }
         Vec::new()
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use turnwire_contract::{Effect, Tool, ToolContext, ToolError, ToolOutput, ToolRequest, ToolSpec};
 
-use crate::{output::IntoToolOutput, schema::schema_of};
+use crate::{Result, output::IntoToolOutput, schema::schema_of};
 
 /// A typed async function that the model can call.
 ///
@@ -80,9 +80,8 @@ pub struct FunctionTool<A> {
 }
 
 /// The function, with its type erased.
-type Work<A> = Box<
-    dyn Fn(A, CallEnvironment) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync,
->;
+type Work<A> =
+    Box<dyn Fn(A, CallEnvironment) -> BoxFuture<'static, Result<ToolOutput>> + Send + Sync>;
 type Label<A> = Box<dyn Fn(&A) -> String + Send + Sync>;
 type ShortResult = Box<dyn Fn(&ToolOutput) -> String + Send + Sync>;
 
@@ -253,11 +252,7 @@ where
         &self.spec
     }
 
-    async fn call(
-        &self,
-        request: ToolRequest,
-        context: ToolContext,
-    ) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, request: ToolRequest, context: ToolContext) -> Result<ToolOutput> {
         let ToolRequest { arguments, idempotency_key, .. } = request;
         let working = (self.work)(typed(arguments)?, CallEnvironment { idempotency_key, context });
         working.await
@@ -281,7 +276,7 @@ impl<A> fmt::Debug for FunctionTool<A> {
 }
 
 /// Deserializes the arguments. The error contains the path of the invalid field.
-pub(crate) fn typed<A: DeserializeOwned>(arguments: Map<String, Value>) -> Result<A, ToolError> {
+pub(crate) fn typed<A: DeserializeOwned>(arguments: Map<String, Value>) -> Result<A> {
     serde_path_to_error::deserialize(Value::Object(arguments))
         .map_err(|error| ToolError::InvalidArguments(error.to_string()))
 }

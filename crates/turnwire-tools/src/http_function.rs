@@ -5,7 +5,7 @@
 //! the operator's host. The other arguments are sent in the query of a `GET` or `DELETE`, and in a
 //! JSON body otherwise.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -18,11 +18,13 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 use tracing::warn;
 use turnwire_contract::{
-    Effect, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec, TraceContext,
+    Effect, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
+    TraceContext, partial_debug,
 };
 use turnwire_http::chain;
 
 use crate::{
+    Result,
     answer::{ReadError, read_at_most},
     secret::{Secret, is_secret_name},
 };
@@ -217,11 +219,7 @@ impl HttpFunction {
         Ok(Self { spec, client, address, options, headers })
     }
 
-    fn request(
-        &self,
-        call: ToolRequest,
-        trace: Option<&TraceContext>,
-    ) -> Result<Request, ToolError> {
+    fn request(&self, call: ToolRequest, trace: Option<&TraceContext>) -> Result<Request> {
         let (url, rest) = self.address.filled(call.arguments, self.options.method.has_body())?;
         let key = HeaderValue::try_from(call.idempotency_key)
             .map_err(|_| ToolError::failed("the idempotency key is not a valid header value"))?;
@@ -244,7 +242,7 @@ impl HttpFunction {
         })
     }
 
-    async fn ask(&self, request: Request) -> Result<ToolOutput, ToolError> {
+    async fn ask(&self, request: Request) -> Result<ToolOutput> {
         let response = self.client.execute(request).await.map_err(out_of_reach)?;
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
@@ -302,11 +300,7 @@ impl Tool for HttpFunction {
         &self.spec
     }
 
-    async fn call(
-        &self,
-        request: ToolRequest,
-        context: ToolContext,
-    ) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, request: ToolRequest, context: ToolContext) -> Result<ToolOutput> {
         let request = self.request(request, context.trace())?;
         let asking = tokio::time::timeout(self.options.timeout, self.ask(request));
         tokio::select! {
@@ -343,7 +337,7 @@ fn stay_at_home(attempt: redirect::Attempt<'_>) -> redirect::Action {
     }
 }
 
-async fn read(response: Response, most: usize) -> Result<String, ToolError> {
+async fn read(response: Response, most: usize) -> Result<String> {
     let answer = read_at_most(response, most).await.map_err(|unread| match unread {
         ReadError::Broken(error) => out_of_reach(error),
         ReadError::TooLong => ToolError::failed(format!("the answer is longer than {most} bytes")),
@@ -361,11 +355,7 @@ fn out_of_reach(error: reqwest::Error) -> ToolError {
     }
 }
 
-impl fmt::Debug for HttpFunction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpFunction").field("spec", &self.spec).finish_non_exhaustive()
-    }
-}
+partial_debug!(HttpFunction { spec });
 
 /// A URL with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -454,7 +444,7 @@ impl Address {
         &self,
         mut arguments: Map<String, Value>,
         has_body: bool,
-    ) -> Result<(Url, Map<String, Value>), ToolError> {
+    ) -> Result<(Url, Map<String, Value>)> {
         let mut text = self.origin.clone();
         text.push_str(&self.filled_path(&arguments)?);
         let mut pairs = Vec::new();
@@ -482,7 +472,7 @@ impl Address {
         Ok((url, arguments))
     }
 
-    fn filled_path(&self, arguments: &Map<String, Value>) -> Result<String, ToolError> {
+    fn filled_path(&self, arguments: &Map<String, Value>) -> Result<String> {
         let mut path = String::new();
         for piece in &self.path {
             match piece {

@@ -38,3 +38,6 @@ pub use output::{IntoToolOutput, Json};
 pub use secret::Secret;
 pub use web_search::{SearchProvider, WebSearch, WebSearchError, WebSearchOptions};
 pub use webhooks::{Clock, NotASecret, SigningSecret, WebhookReceiver, WebhookSender};
+
+/// Result of a tool.
+type Result<T, E = turnwire_contract::ToolError> = std::result::Result<T, E>;

@@ -9,7 +9,7 @@
 
 use std::{
     collections::HashMap,
-    fmt, mem,
+    mem,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -25,9 +25,11 @@ use tokio_util::sync::CancellationToken;
 use turnwire_contract::{
     BlobError, BudgetUse, CallId, Event, IncompleteReason, InputId, Journal, JournalError,
     RecordedEvent, Reply, RunEnd, RunId, RunOutcome, Seq, StoreError, TenantId, Timestamp,
+    partial_debug,
 };
 
 use crate::{
+    Result,
     clock_and_ids::ClockAndIds,
     ephemeral::EphemeralJournal,
     failures,
@@ -331,7 +333,7 @@ impl LiveRun {
     }
 
     /// Appends `event` and applies it to the state. Returns its seq once it is durable.
-    pub async fn record(&self, event: Event) -> Result<Seq, JournalError> {
+    pub async fn record(&self, event: Event) -> Result<Seq> {
         self.record_all(vec![event]).await
     }
 
@@ -340,7 +342,7 @@ impl LiveRun {
     /// Not cancel-safe: if the future is dropped during the append, the events may or may not be
     /// stored. The engine never drops it: only models and tools are aborted, and external requests
     /// run in their own tasks.
-    pub async fn record_all(&self, events: Vec<Event>) -> Result<Seq, JournalError> {
+    pub async fn record_all(&self, events: Vec<Event>) -> Result<Seq> {
         let seq = self.assign_seqs(events, None)?;
         self.commit_up_to(seq).await
     }
@@ -348,7 +350,7 @@ impl LiveRun {
     /// Appends the events that end the run, with its [`RunEnd`], in one batch. If the journal
     /// rejects them, they are appended without the entries, and at last without the events that
     /// close open blocks.
-    pub(crate) async fn record_end(&self, outcome: RunOutcome) -> Result<Seq, JournalError> {
+    pub(crate) async fn record_end(&self, outcome: RunOutcome) -> Result<Seq> {
         // An answer that is being recorded must not be closed a second time.
         let _one_at_a_time = self.resolving.lock().await;
         drop(self.committed.lock().await);
@@ -371,7 +373,7 @@ impl LiveRun {
         events: Vec<Event>,
         after: RunState,
         outcome: RunOutcome,
-    ) -> Result<bool, JournalError> {
+    ) -> Result<bool> {
         let _one_at_a_time = self.resolving.lock().await;
         let (closing, ending) = end_of(after, outcome);
         let all = events.iter().cloned().chain(closing).collect();
@@ -384,14 +386,14 @@ impl LiveRun {
         }
     }
 
-    async fn commit_end(&self, closing: Vec<Event>, ending: RunEnd) -> Result<Seq, JournalError> {
+    async fn commit_end(&self, closing: Vec<Event>, ending: RunEnd) -> Result<Seq> {
         lock(&self.waiting).rejected = None;
         let seq = self.assign_seqs(closing, Some(Box::new(ending)))?;
         self.commit_up_to(seq).await
     }
 
     /// Waits until all events up to `seq` are durable.
-    async fn commit_up_to(&self, seq: Seq) -> Result<Seq, JournalError> {
+    async fn commit_up_to(&self, seq: Seq) -> Result<Seq> {
         let mut committed = self.committed.lock().await;
         if committed.last >= seq {
             // Another batch included this event.
@@ -459,11 +461,7 @@ impl LiveRun {
         }
     }
 
-    fn assign_seqs(
-        &self,
-        events: Vec<Event>,
-        ending: Option<Box<RunEnd>>,
-    ) -> Result<Seq, JournalError> {
+    fn assign_seqs(&self, events: Vec<Event>, ending: Option<Box<RunEnd>>) -> Result<Seq> {
         let at = self.clock_and_ids.now();
         let mut waiting = lock(&self.waiting);
         if let Some(reason) = waiting.rejected.clone() {
@@ -498,8 +496,4 @@ fn end_of(mut state: RunState, outcome: RunOutcome) -> (Vec<Event>, RunEnd) {
     (closing, RunEnd { outcome, entries: state.added().to_vec() })
 }
 
-impl fmt::Debug for LiveRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LiveRun").field("id", &self.id).finish_non_exhaustive()
-    }
-}
+partial_debug!(LiveRun { id });

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use turnwire_contract::{ApprovalAnswer, CallId, Event, InputId, JournalError, Reply, Seq};
 
 use super::LiveRun;
-use crate::{deadline::later, sync::lock};
+use crate::{Result, deadline::later, sync::lock};
 
 /// How long a tool start waits for the first reader. One that exceeds it is not waited for again, so
 /// it delays a run only once.
@@ -19,11 +19,7 @@ const FIRST_READER_GRACE: Duration = Duration::from_millis(250);
 impl LiveRun {
     /// Records an answer if the call waits for an approval, and returns whether it did. A conflict
     /// means that the run was lost; it says nothing about the approval.
-    pub(crate) async fn resolve(
-        &self,
-        call_id: &CallId,
-        answer: ApprovalAnswer,
-    ) -> Result<bool, JournalError> {
+    pub(crate) async fn resolve(&self, call_id: &CallId, answer: ApprovalAnswer) -> Result<bool> {
         // Of two concurrent answers, only the first is recorded. The lock is held until its event
         // is applied.
         let _one_at_a_time = self.resolving.lock().await;
@@ -43,13 +39,13 @@ impl LiveRun {
     }
 
     /// Records the expiry of overdue questions. Returns whether the run is still ours.
-    async fn expire(&self) -> Result<bool, JournalError> {
+    async fn expire(&self) -> Result<bool> {
         let _one_at_a_time = self.resolving.lock().await;
         drop(self.committed.lock().await);
         self.record_expired().await
     }
 
-    async fn record_expired(&self) -> Result<bool, JournalError> {
+    async fn record_expired(&self) -> Result<bool> {
         let expired = self.state().expired_events(self.now());
         if expired.is_empty() {
             return Ok(true);
@@ -65,7 +61,7 @@ impl LiveRun {
     }
 
     /// Appends `events`. Returns `false` if the run has just ended or moved to another worker.
-    async fn record_if_ours(&self, events: Vec<Event>) -> Result<bool, JournalError> {
+    async fn record_if_ours(&self, events: Vec<Event>) -> Result<bool> {
         match self.record_all(events).await {
             Ok(_) => Ok(true),
             Err(JournalError::Conflict { .. }) => Ok(false),
@@ -138,7 +134,7 @@ impl LiveRun {
         input_id: InputId,
         asked: Event,
         replier: oneshot::Sender<Reply>,
-    ) -> Result<(), JournalError> {
+    ) -> Result<()> {
         lock(&self.repliers).insert(input_id, replier);
         self.record(asked).await?;
         self.note_asked();
@@ -151,7 +147,7 @@ impl LiveRun {
         input_id: &InputId,
         reply: Reply,
         by: Option<String>,
-    ) -> Result<bool, JournalError> {
+    ) -> Result<bool> {
         let _one_at_a_time = self.resolving.lock().await;
         drop(self.committed.lock().await);
         self.record_expired().await?;
@@ -176,11 +172,7 @@ impl LiveRun {
     }
 
     /// Records the end of a call, or of its execution, and closes its open questions.
-    pub(crate) async fn record_end_of_call(
-        &self,
-        call_id: &CallId,
-        end: Event,
-    ) -> Result<Seq, JournalError> {
+    pub(crate) async fn record_end_of_call(&self, call_id: &CallId, end: Event) -> Result<Seq> {
         let _one_at_a_time = self.resolving.lock().await;
         drop(self.committed.lock().await);
         let mut events = self.state().close_questions(call_id);

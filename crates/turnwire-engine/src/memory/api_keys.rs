@@ -3,7 +3,9 @@
 use std::{collections::HashMap, sync::Mutex, time::Duration};
 
 use async_trait::async_trait;
-use turnwire_contract::{ApiKey, ApiKeys, MAX_API_KEYS, StoreError, TenantId, Timestamp};
+use turnwire_contract::{
+    ApiKey, ApiKeys, MAX_API_KEYS, StoreError, TenantId, Timestamp, ports::Result,
+};
 
 use crate::sync::lock;
 
@@ -22,7 +24,7 @@ impl MemoryApiKeys {
     }
 }
 
-fn add(keys: &mut HashMap<String, ApiKey>, key: ApiKey) -> Result<(), StoreError> {
+fn add(keys: &mut HashMap<String, ApiKey>, key: ApiKey) -> Result<()> {
     let counts = |known: &&ApiKey| known.tenant == key.tenant && known.is_valid_at(key.created_at);
     if keys.values().filter(counts).count() >= MAX_API_KEYS {
         return Err(StoreError::Rejected(format!("{MAX_API_KEYS} keys exist")));
@@ -33,16 +35,11 @@ fn add(keys: &mut HashMap<String, ApiKey>, key: ApiKey) -> Result<(), StoreError
 
 #[async_trait]
 impl ApiKeys for MemoryApiKeys {
-    async fn create_key(&self, key: ApiKey) -> Result<(), StoreError> {
+    async fn create_key(&self, key: ApiKey) -> Result<()> {
         add(&mut lock(&self.0), key)
     }
 
-    async fn rotate_key(
-        &self,
-        key_id: &str,
-        until: Timestamp,
-        new: ApiKey,
-    ) -> Result<bool, StoreError> {
+    async fn rotate_key(&self, key_id: &str, until: Timestamp, new: ApiKey) -> Result<bool> {
         let mut keys = lock(&self.0);
         let (now, new_id) = (new.created_at, new.key_id.clone());
         let is_it = keys.get(key_id).is_some_and(|key| {
@@ -65,7 +62,7 @@ impl ApiKeys for MemoryApiKeys {
         tenant: Option<&TenantId>,
         key_id: &str,
         now: Timestamp,
-    ) -> Result<Option<ApiKey>, StoreError> {
+    ) -> Result<Option<ApiKey>> {
         let mut keys = lock(&self.0);
         let is_theirs = |key: &&mut ApiKey| tenant.is_none_or(|tenant| key.tenant == *tenant);
         let Some(key) = keys.get_mut(key_id).filter(is_theirs) else { return Ok(None) };
@@ -73,23 +70,23 @@ impl ApiKeys for MemoryApiKeys {
         Ok(Some(key.clone()))
     }
 
-    async fn list_keys(&self, tenant: Option<&TenantId>) -> Result<Vec<ApiKey>, StoreError> {
+    async fn list_keys(&self, tenant: Option<&TenantId>) -> Result<Vec<ApiKey>> {
         Ok(self.listed(|key| tenant.is_none_or(|tenant| key.tenant == *tenant)))
     }
 
-    async fn find_key(&self, digest: &str) -> Result<Option<ApiKey>, StoreError> {
+    async fn find_key(&self, digest: &str) -> Result<Option<ApiKey>> {
         Ok(lock(&self.0).values().find(|key| key.digest == digest).cloned())
     }
 
-    async fn has_keys(&self) -> Result<bool, StoreError> {
+    async fn has_keys(&self) -> Result<bool> {
         Ok(!lock(&self.0).is_empty())
     }
 
-    async fn changed_keys(&self, _: Duration) -> Result<Vec<ApiKey>, StoreError> {
+    async fn changed_keys(&self, _: Duration) -> Result<Vec<ApiKey>> {
         Ok(self.listed(|key| key.revoked_at.is_some() || key.expires_at.is_some()))
     }
 
-    async fn note_uses(&self, uses: &[(String, Timestamp)]) -> Result<(), StoreError> {
+    async fn note_uses(&self, uses: &[(String, Timestamp)]) -> Result<()> {
         let mut keys = lock(&self.0);
         for (key_id, at) in uses {
             if let Some(key) = keys.get_mut(key_id) {

@@ -18,7 +18,7 @@ use turnwire_contract::{
 };
 
 use super::{FINISHED_RUNS_KEPT, FinishedRuns, json_length};
-use crate::{output::delta_of, sync::lock};
+use crate::{Result, output::delta_of, sync::lock};
 
 /// Number of lock shards, to reduce contention between runs.
 const N_SHARDS: usize = 64;
@@ -82,7 +82,7 @@ impl MemoryJournal {
         self.shards.get(usize::try_from(seq).unwrap_or_default())
     }
 
-    fn journal(&self, tenant: &TenantId, run_id: &RunId) -> Result<Arc<RunJournal>, JournalError> {
+    fn journal(&self, tenant: &TenantId, run_id: &RunId) -> Result<Arc<RunJournal>> {
         let journal = self.shard(run_id).and_then(|shard| lock(shard).get(run_id).cloned());
         let theirs = journal.filter(|journal| journal.tenant == *tenant);
         theirs.ok_or_else(|| JournalError::NotFound(run_id.clone()))
@@ -94,7 +94,7 @@ impl MemoryJournal {
         tenant: &TenantId,
         run_id: &RunId,
         first: Seq,
-    ) -> Result<Arc<RunJournal>, JournalError> {
+    ) -> Result<Arc<RunJournal>> {
         if first == Seq(1)
             && let Some(shard) = self.shard(run_id)
         {
@@ -122,11 +122,7 @@ impl Default for MemoryJournal {
 
 #[async_trait]
 impl Journal for MemoryJournal {
-    async fn append(
-        &self,
-        tenant: &TenantId,
-        batch: Vec<Arc<RecordedEvent>>,
-    ) -> Result<(), JournalError> {
+    async fn append(&self, tenant: &TenantId, batch: Vec<Arc<RecordedEvent>>) -> Result<()> {
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
         let run_id = first.run_id.clone();
         let ends = last.event.ends_the_run();
@@ -157,12 +153,7 @@ impl Journal for MemoryJournal {
         Ok(())
     }
 
-    async fn read(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        after: Seq,
-    ) -> Result<EventStream, JournalError> {
+    async fn read(&self, tenant: &TenantId, run_id: &RunId, after: Seq) -> Result<EventStream> {
         let journal = self.journal(tenant, run_id)?;
         let reader = JournalReader { journal, after, ready: VecDeque::new() };
         Ok(Box::pin(stream::unfold(Some(reader), |reader| async move {
@@ -173,14 +164,14 @@ impl Journal for MemoryJournal {
         })))
     }
 
-    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, JournalError> {
+    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead> {
         let journal = self.journal(tenant, run_id)?;
         let events = lock(&journal.events);
         let is_over = events.last().is_some_and(|last| last.event.ends_the_run());
         Ok(JournalHead { last: Seq(events.len() as u64), is_over })
     }
 
-    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), JournalError> {
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<()> {
         if self.journal(tenant, run_id).is_err() {
             return Ok(());
         }

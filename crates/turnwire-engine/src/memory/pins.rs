@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Mutex};
 
 use async_trait::async_trait;
-use turnwire_contract::{PinnedTool, Pins, StoreError, TenantId};
+use turnwire_contract::{PinnedTool, Pins, TenantId, ports::Result};
 
 use crate::sync::lock;
 
@@ -21,7 +21,7 @@ impl Pins for MemoryPins {
         tenant: &TenantId,
         server: &str,
         tools: &[PinnedTool],
-    ) -> Result<Vec<PinnedTool>, StoreError> {
+    ) -> Result<Vec<PinnedTool>> {
         let mut trusted = lock(&self.trusted);
         let met = tools.iter().map(|PinnedTool { tool, definition }| {
             let key = (tenant.clone(), server.to_owned(), tool.clone());
@@ -31,11 +31,7 @@ impl Pins for MemoryPins {
         Ok(met.collect())
     }
 
-    async fn trusted(
-        &self,
-        tenant: &TenantId,
-        server: &str,
-    ) -> Result<Vec<PinnedTool>, StoreError> {
+    async fn trusted(&self, tenant: &TenantId, server: &str) -> Result<Vec<PinnedTool>> {
         let trusted = lock(&self.trusted);
         let of_server = trusted.iter().filter(|((t, s, _), _)| t == tenant && s == server);
         let pinned = of_server.map(|((_, _, tool), definition)| PinnedTool {
@@ -45,12 +41,7 @@ impl Pins for MemoryPins {
         Ok(pinned.collect())
     }
 
-    async fn trust(
-        &self,
-        tenant: &TenantId,
-        server: &str,
-        tool: PinnedTool,
-    ) -> Result<(), StoreError> {
+    async fn trust(&self, tenant: &TenantId, server: &str, tool: PinnedTool) -> Result<()> {
         let PinnedTool { tool, definition } = tool;
         lock(&self.trusted).insert((tenant.clone(), server.to_owned(), tool), definition);
         Ok(())

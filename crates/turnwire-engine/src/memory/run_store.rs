@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use turnwire_contract::{
     Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, ItemId,
     NewRun, RequestKey, RunId, RunOutcome, RunProgress, RunRecord, RunRecords, RunStatus,
-    RunSummary, SealedSecret, StoreError, TenantId, Timestamp,
+    RunSummary, SealedSecret, StoreError, TenantId, Timestamp, ports::Result,
 };
 
 use super::{FINISHED_RUNS_KEPT, FinishedRuns, MemoryJournal, json_length};
@@ -73,7 +73,7 @@ impl Conversation {
     }
 
     /// Takes the entry `from` and everything after it out. Runs keep their contexts.
-    fn supersede(&mut self, from: &ItemId) -> Result<(), StoreError> {
+    fn supersede(&mut self, from: &ItemId) -> Result<()> {
         let place = self.entries.iter().position(|entry| entry.id == *from);
         let place = place.ok_or_else(|| StoreError::NotFound(format!("item `{from}`")))?;
         self.entries.truncate(place);
@@ -82,12 +82,12 @@ impl Conversation {
 }
 
 impl StoreState {
-    fn run(&self, tenant: &TenantId, run_id: &RunId) -> Result<&Run, StoreError> {
+    fn run(&self, tenant: &TenantId, run_id: &RunId) -> Result<&Run> {
         let run = self.runs.get(run_id).filter(|run| run.record.request.tenant == *tenant);
         run.ok_or_else(|| StoreError::NotFound(format!("run `{run_id}`")))
     }
 
-    fn finished_run(&self, tenant: &TenantId, run_id: &RunId) -> Result<&Run, StoreError> {
+    fn finished_run(&self, tenant: &TenantId, run_id: &RunId) -> Result<&Run> {
         match self.run(tenant, run_id)? {
             run if run.record.status == RunStatus::Active => {
                 Err(StoreError::Unfinished(run_id.clone()))
@@ -102,7 +102,7 @@ impl StoreState {
         tenant: &TenantId,
         key: &RequestKey,
         now: Timestamp,
-    ) -> Result<Option<RunId>, StoreError> {
+    ) -> Result<Option<RunId>> {
         let oldest = now.as_micros() - KEYS_HOLD_FOR_MICROS;
         self.keys.retain(|_, made| made.at.as_micros() > oldest);
         let full = (tenant.clone(), key.endpoint.clone(), key.key.clone());
@@ -119,7 +119,7 @@ impl StoreState {
         &mut self,
         tenant: &TenantId,
         id: &ConversationId,
-    ) -> Result<&mut Conversation, StoreError> {
+    ) -> Result<&mut Conversation> {
         let found = self.conversations.get_mut(&(tenant.clone(), id.clone()));
         found.ok_or_else(|| StoreError::NotFound(format!("conversation `{id}`")))
     }
@@ -129,7 +129,7 @@ impl StoreState {
         &mut self,
         tenant: &TenantId,
         id: &ConversationId,
-    ) -> Result<&mut Conversation, StoreError> {
+    ) -> Result<&mut Conversation> {
         let conversation = self.conversation(tenant, id)?;
         match conversation.busy_with.clone() {
             Some(run_id) => Err(StoreError::Busy { conversation_id: id.clone(), run_id }),
@@ -152,9 +152,7 @@ impl MemoryRunStore {
     pub fn beside(self, journal: &Arc<MemoryJournal>) -> Self {
         Self { journal: Some(Arc::clone(journal)), ..self }
     }
-}
 
-impl MemoryRunStore {
     /// Limits the total size of finished runs.
     pub fn within_bytes(self, max_bytes: usize) -> Self {
         lock(&self.kept).finished.max_bytes = max_bytes;
@@ -170,7 +168,7 @@ impl Default for MemoryRunStore {
 
 #[async_trait]
 impl RunRecords for MemoryRunStore {
-    async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
+    async fn create(&self, run: NewRun) -> Result<Created> {
         let NewRun { run_id, created_at, request, key, beginning: _, secrets } = run;
         let mut kept = lock(&self.kept);
         if let Some(key) = &key
@@ -211,15 +209,15 @@ impl RunRecords for MemoryRunStore {
         tenant: &TenantId,
         key: &RequestKey,
         now: Timestamp,
-    ) -> Result<Option<RunId>, StoreError> {
+    ) -> Result<Option<RunId>> {
         lock(&self.kept).find_by_key(tenant, key, now)
     }
 
-    async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
+    async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord> {
         Ok(lock(&self.kept).run(tenant, run_id)?.record.clone())
     }
 
-    async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
+    async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>> {
         let kept = lock(&self.kept);
         let runs = kept.runs.values().filter(|run| run.record.request.tenant == *tenant);
         let mut theirs: Vec<&Run> = runs.collect();
@@ -227,11 +225,7 @@ impl RunRecords for MemoryRunStore {
         Ok(theirs.into_iter().take(most).map(|run| run.record.clone()).collect())
     }
 
-    async fn summaries(
-        &self,
-        tenant: &TenantId,
-        most: usize,
-    ) -> Result<Vec<RunSummary>, StoreError> {
+    async fn summaries(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunSummary>> {
         let records = self.list(tenant, most).await?.into_iter();
         let summary = |record: RunRecord| {
             let progress = match &self.journal {
@@ -250,21 +244,12 @@ impl RunRecords for MemoryRunStore {
         }
     }
 
-    async fn secrets(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-    ) -> Result<Vec<SealedSecret>, StoreError> {
+    async fn secrets(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<SealedSecret>> {
         let kept = lock(&self.kept);
         Ok(kept.run(tenant, run_id).map(|run| run.secrets.clone()).unwrap_or_default())
     }
 
-    async fn finish(
-        &self,
-        run_id: &RunId,
-        outcome: RunOutcome,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
+    async fn finish(&self, run_id: &RunId, outcome: RunOutcome, entries: Vec<Entry>) -> Result<()> {
         let mut kept = lock(&self.kept);
         let StoreState { runs, finished, conversations, .. } = &mut *kept;
         let Some(Run { record, context, secrets, .. }) = runs.get_mut(run_id) else {
@@ -291,7 +276,7 @@ impl RunRecords for MemoryRunStore {
         Ok(())
     }
 
-    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<()> {
         let mut kept = lock(&self.kept);
         kept.finished_run(tenant, run_id)?;
         kept.runs.remove(run_id);
@@ -306,7 +291,7 @@ impl Conversations for MemoryRunStore {
         &self,
         tenant: &TenantId,
         conversation: ConversationRecord,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let ConversationRecord { id, created_at, metadata } = conversation;
         let mut kept = lock(&self.kept);
         if kept.conversation(tenant, &id).is_ok() {
@@ -321,18 +306,14 @@ impl Conversations for MemoryRunStore {
         &self,
         tenant: &TenantId,
         id: &ConversationId,
-    ) -> Result<ConversationRecord, StoreError> {
+    ) -> Result<ConversationRecord> {
         let mut kept = lock(&self.kept);
         let Conversation { created_at, metadata, .. } = kept.conversation(tenant, id)?;
         let (id, metadata) = (id.clone(), metadata.clone());
         Ok(ConversationRecord { id, created_at: *created_at, metadata })
     }
 
-    async fn active_run(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Option<RunId>, StoreError> {
+    async fn active_run(&self, tenant: &TenantId, id: &ConversationId) -> Result<Option<RunId>> {
         let mut kept = lock(&self.kept);
         Ok(kept.conversation(tenant, id).ok().and_then(|found| found.busy_with.clone()))
     }
@@ -342,16 +323,12 @@ impl Conversations for MemoryRunStore {
         tenant: &TenantId,
         id: &ConversationId,
         metadata: BTreeMap<String, String>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         lock(&self.kept).conversation(tenant, id)?.metadata = metadata;
         Ok(())
     }
 
-    async fn delete_conversation(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<(), StoreError> {
+    async fn delete_conversation(&self, tenant: &TenantId, id: &ConversationId) -> Result<()> {
         let mut kept = lock(&self.kept);
         kept.idle_conversation(tenant, id)?;
         kept.conversations.remove(&(tenant.clone(), id.clone()));
@@ -363,7 +340,7 @@ impl Conversations for MemoryRunStore {
         tenant: &TenantId,
         conversation: ConversationRecord,
         entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let ConversationRecord { id, created_at, metadata } = conversation;
         let mut kept = lock(&self.kept);
         if let Err(busy @ StoreError::Busy { .. }) = kept.idle_conversation(tenant, &id) {
@@ -374,21 +351,12 @@ impl Conversations for MemoryRunStore {
         Ok(())
     }
 
-    async fn allowed(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Allowed>, StoreError> {
+    async fn allowed(&self, tenant: &TenantId, id: &ConversationId) -> Result<Vec<Allowed>> {
         let mut kept = lock(&self.kept);
         Ok(kept.conversation(tenant, id).map(|found| found.allowed.clone()).unwrap_or_default())
     }
 
-    async fn allow(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        allowed: Allowed,
-    ) -> Result<(), StoreError> {
+    async fn allow(&self, tenant: &TenantId, id: &ConversationId, allowed: Allowed) -> Result<()> {
         let mut kept = lock(&self.kept);
         let known = &mut kept.conversation(tenant, id)?.allowed;
         if !known.contains(&allowed) {
@@ -400,15 +368,11 @@ impl Conversations for MemoryRunStore {
 
 #[async_trait]
 impl Entries for MemoryRunStore {
-    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
+    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>> {
         Ok(lock(&self.kept).finished_run(tenant, run_id)?.context.clone())
     }
 
-    async fn entries_named(
-        &self,
-        tenant: &TenantId,
-        names: &[ItemId],
-    ) -> Result<Vec<Entry>, StoreError> {
+    async fn entries_named(&self, tenant: &TenantId, names: &[ItemId]) -> Result<Vec<Entry>> {
         let kept = lock(&self.kept);
         let runs = kept.runs.values().filter(|run| run.record.request.tenant == *tenant);
         let conversations = kept.conversations.iter().filter(|((owner, _), _)| owner == tenant);
@@ -420,11 +384,7 @@ impl Entries for MemoryRunStore {
         Ok(entries.filter(|entry| wanted.remove(&entry.id)).cloned().collect())
     }
 
-    async fn history(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Entry>, StoreError> {
+    async fn history(&self, tenant: &TenantId, id: &ConversationId) -> Result<Vec<Entry>> {
         let mut kept = lock(&self.kept);
         Ok(kept.conversation(tenant, id).map(|found| found.entries.clone()).unwrap_or_default())
     }
@@ -434,7 +394,7 @@ impl Entries for MemoryRunStore {
         tenant: &TenantId,
         id: &ConversationId,
         entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         lock(&self.kept).idle_conversation(tenant, id)?.entries.extend(entries);
         Ok(())
     }
@@ -444,7 +404,7 @@ impl Entries for MemoryRunStore {
         tenant: &TenantId,
         id: &ConversationId,
         item_id: &ItemId,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let mut kept = lock(&self.kept);
         let entries = &mut kept.idle_conversation(tenant, id)?.entries;
         let n_before = entries.len();

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Mutex};
 
 use async_trait::async_trait;
-use turnwire_contract::{MAX_SHARES, RunId, Share, Shares, StoreError, TenantId};
+use turnwire_contract::{MAX_SHARES, RunId, Share, Shares, StoreError, TenantId, ports::Result};
 use uuid::Uuid;
 
 use crate::sync::lock;
@@ -24,11 +24,11 @@ impl Default for MemoryShares {
 
 #[async_trait]
 impl Shares for MemoryShares {
-    async fn secret(&self) -> Result<String, StoreError> {
+    async fn secret(&self) -> Result<String> {
         Ok(self.secret.clone())
     }
 
-    async fn share(&self, share: Share) -> Result<(), StoreError> {
+    async fn share(&self, share: Share) -> Result<()> {
         let mut shares = lock(&self.shares);
         shares.retain(|_, known| known.expires_at > share.created_at);
         let of_run = |known: &&Share| known.tenant == share.tenant && known.run_id == share.run_id;
@@ -39,7 +39,7 @@ impl Shares for MemoryShares {
         Ok(())
     }
 
-    async fn shares_of(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Share>, StoreError> {
+    async fn shares_of(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Share>> {
         let shares = lock(&self.shares);
         let of_run = shares.values().filter(|share| share.tenant == *tenant);
         let mut of_run: Vec<Share> =
@@ -50,16 +50,11 @@ impl Shares for MemoryShares {
         Ok(of_run)
     }
 
-    async fn find_share(&self, share_id: &str) -> Result<Option<Share>, StoreError> {
+    async fn find_share(&self, share_id: &str) -> Result<Option<Share>> {
         Ok(lock(&self.shares).get(share_id).cloned())
     }
 
-    async fn revoke(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        share_id: &str,
-    ) -> Result<bool, StoreError> {
+    async fn revoke(&self, tenant: &TenantId, run_id: &RunId, share_id: &str) -> Result<bool> {
         let mut shares = lock(&self.shares);
         let is_it =
             shares.get(share_id).is_some_and(|it| it.tenant == *tenant && it.run_id == *run_id);

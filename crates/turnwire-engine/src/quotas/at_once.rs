@@ -14,7 +14,7 @@ use tokio::{
     sync::Notify,
     time::{Instant, timeout, timeout_at},
 };
-use turnwire_contract::{Actor, StoreError, TenantId, Timestamp, UsageCounters, UsageSubject};
+use turnwire_contract::{Actor, TenantId, Timestamp, UsageCounters, UsageSubject, ports::Result};
 
 use super::{Measure, QuotaStatus, QuotaSubjects, Quotas, READING_TIME};
 use crate::sync::lock;
@@ -176,10 +176,7 @@ impl Quotas {
     }
 
     /// Counts the runs of others for all subjects in use, and forgets those that are not.
-    pub(super) async fn exchange_runs(
-        &self,
-        shared: Option<&dyn UsageCounters>,
-    ) -> Result<(), StoreError> {
+    pub(super) async fn exchange_runs(&self, shared: Option<&dyn UsageCounters>) -> Result<()> {
         let now = self.clock.now();
         let in_use: Vec<UsageSubject> = {
             let mut levels = lock(&self.running.levels);
@@ -200,7 +197,7 @@ impl Quotas {
         &self,
         shared: &dyn UsageCounters,
         subjects: Vec<UsageSubject>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let asked_at = self.clock.now();
         let found = shared.runs_of_others(&subjects).await?;
         let mut levels = lock(&self.running.levels);

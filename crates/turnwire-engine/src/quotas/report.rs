@@ -1,6 +1,6 @@
 //! What was used and what is left, for people who ask.
 
-use turnwire_contract::{Actor, StoreError, TenantId, UsageSubject};
+use turnwire_contract::{Actor, TenantId, UsageSubject, ports::Result};
 
 use super::{QuotaStatus, QuotaSubjects, Quotas};
 use crate::sync::lock;
@@ -36,10 +36,7 @@ impl Quotas {
 
     /// Returns where the quotas of a tenant stand, and those of all holders of keys that used
     /// something in a window that has not ended: at most [`MAX_REPORTED_HOLDERS`].
-    pub async fn report_by_holder(
-        &self,
-        tenant: &TenantId,
-    ) -> Result<Vec<SubjectUsage>, StoreError> {
+    pub async fn report_by_holder(&self, tenant: &TenantId) -> Result<Vec<SubjectUsage>> {
         let now = self.clock.now();
         let mut holders = lock(&self.counters).holders_of(tenant, now);
         if let Some(shared) = &self.shared {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use turnwire_contract::{
     ApprovalAnswer, CallId, Completeness, Content, Decision, DiscoveryOutcome, Effect, Entry,
     Event, Finish, Item, ItemId, Role, RunRequest, ToolKind, ToolOutcome, ToolRef, ToolSpec, Usage,
+    any_event,
 };
 
 use super::{Approval, Call, OpenMessage, OpenQuestion, OpenReasoning, RunState};
@@ -23,14 +24,10 @@ impl RunState {
         self.output.note(event);
         match event {
             Event::Unknown(_) => self.is_unreadable |= event.is_unreadable(),
-            Event::RunQueued { .. }
-            | Event::LogprobsAdded { .. }
-            | Event::TurnRetried { .. }
-            | Event::PartSkipped { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::ToolStayedSilent { .. } => {}
+            any_event!(
+                RunQueued LogprobsAdded TurnRetried PartSkipped ToolPhase ToolProgressed
+                ToolOutputAdded ToolStayedSilent
+            ) => {}
             Event::RunStarted => self.n_workers = 1,
             Event::DiscoveryStarted { item_id, server } => {
                 self.discovering.push((server.clone(), item_id.clone()));
@@ -46,24 +43,14 @@ impl RunState {
                 self.note_progress();
                 self.close_turn(*finish, *usage);
             }
-            Event::MessageStarted { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::TextAdded { .. }
-            | Event::RefusalAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. } => self.apply_speech(event),
-            Event::CallAnnounced { .. }
-            | Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. }
-            | Event::ToolTaskStarted { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolRetried { .. }
-            | Event::ToolFinished { .. } => self.apply_call(event),
+            any_event!(
+                MessageStarted AnnotationAdded TextAdded RefusalAdded MessageFinished ReasoningAdded
+                ReasoningFinished
+            ) => self.apply_speech(event),
+            any_event!(
+                CallAnnounced ArgumentsAdded ArgumentsFinished ApprovalRequested ApprovalResolved
+                InputRequested InputResolved ToolTaskStarted ToolStarted ToolRetried ToolFinished
+            ) => self.apply_call(event),
             Event::RunFinished { outcome, .. } => {
                 self.added.append(&mut self.held_input);
                 self.outcome = Some(outcome.clone());

@@ -10,7 +10,6 @@ mod input_reader;
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt,
     sync::Arc,
 };
 
@@ -19,7 +18,7 @@ use futures::{StreamExt, stream};
 use serde_json::{Map, Value, json};
 use turnwire_contract::{
     Capabilities, CustomTools, InputFormat, Item, Model, ModelError, ModelPart, ModelStream,
-    Prompt, ToolKind, ToolSpec,
+    Prompt, ToolKind, ToolSpec, partial_debug,
 };
 
 use self::input_reader::InputReader;
@@ -67,13 +66,7 @@ impl Model for CustomToolsAsFunctions {
     }
 }
 
-impl fmt::Debug for CustomToolsAsFunctions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CustomToolsAsFunctions")
-            .field("custom_tools", &self.custom_tools)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(CustomToolsAsFunctions { custom_tools });
 
 /// Replaces custom tools by functions, and returns their names.
 fn with_functions(mut prompt: Prompt) -> (Prompt, HashSet<String>) {

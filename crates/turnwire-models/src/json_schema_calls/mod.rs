@@ -12,12 +12,12 @@
 mod prompt;
 mod stream;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream as streams};
 use turnwire_contract::{
-    Capabilities, CustomTools, Model, ModelError, ModelStream, Parameter, Prompt,
+    Capabilities, CustomTools, Model, ModelError, ModelStream, Parameter, Prompt, partial_debug,
 };
 
 use self::{
@@ -69,11 +69,7 @@ impl Model for JsonSchemaCalls {
     }
 }
 
-impl fmt::Debug for JsonSchemaCalls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JsonSchemaCalls").finish_non_exhaustive()
-    }
-}
+partial_debug!(JsonSchemaCalls {});
 
 #[cfg(test)]
 #[path = "json_schema_calls_tests.rs"]

@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use tokio::time::{Instant, timeout};
 use tower::retry::budget::{Budget, TpsBudget};
 use tracing::{debug, warn};
-use turnwire_contract::{Capabilities, Model, ModelError, ModelStream, Prompt};
+use turnwire_contract::{Capabilities, Model, ModelError, ModelStream, Prompt, partial_debug};
 
 use self::{
     answer::{Answer, until_content},
@@ -62,16 +62,7 @@ impl Upstream {
     }
 }
 
-impl fmt::Debug for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, model: _, weight, max_concurrency } = self;
-        f.debug_struct("Upstream")
-            .field("name", name)
-            .field("weight", weight)
-            .field("max_concurrency", max_concurrency)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(Upstream { name, weight, max_concurrency });
 
 /// Settings of [`Upstreams`].
 #[derive(Debug, Clone, PartialEq, Eq)]

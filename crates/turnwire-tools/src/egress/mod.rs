@@ -12,7 +12,7 @@ pub mod address;
 mod resolver;
 pub mod rules;
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use reqwest::{
@@ -30,6 +30,8 @@ pub use self::{
     rules::{Rules, UrlRefusal},
 };
 use crate::answer::{ReadError, read_at_most};
+
+use turnwire_contract::partial_debug;
 
 /// Maximum number of redirects per request.
 const MAX_REDIRECTS: usize = 5;
@@ -257,11 +259,7 @@ fn why(error: &reqwest::Error) -> EgressError {
     if error.is_timeout() { EgressError::TooSlow } else { EgressError::OutOfReach }
 }
 
-impl fmt::Debug for Egress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Egress").field("rules", &self.rules).finish_non_exhaustive()
-    }
-}
+partial_debug!(Egress { rules });
 
 #[cfg(test)]
 #[path = "egress_tests.rs"]

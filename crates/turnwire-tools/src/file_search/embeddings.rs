@@ -1,12 +1,12 @@
 //! Client for `/v1/embeddings`, as offered by OpenAI, vLLM, Ollama and llama.cpp.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use reqwest::{Client, Response, Url, redirect};
 use serde::Deserialize;
 use serde_json::json;
 use thiserror::Error;
-use turnwire_contract::EmbeddingError;
+use turnwire_contract::{EmbeddingError, partial_debug};
 use turnwire_http::chain;
 
 use crate::{
@@ -166,11 +166,7 @@ fn of_length_1(mut vector: Vec<f32>) -> Result<Vec<f32>, EmbeddingError> {
     Ok(vector)
 }
 
-impl fmt::Debug for Embeddings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Embeddings").field("options", &self.options).finish_non_exhaustive()
-    }
-}
+partial_debug!(Embeddings { options });
 
 #[cfg(test)]
 #[path = "embeddings_tests.rs"]

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use turnwire_contract::{
     Chunking, ExtractionFailure, IndexQueue, IndexTask, IndexWork, Indexed, LibraryError, NewChunk,
-    TextAnalyzer, Vectors,
+    TextAnalyzer, Vectors, partial_debug,
 };
 
 use super::{
@@ -227,11 +227,7 @@ fn unsupported(name: &str) -> NoText {
     NoText { why: ExtractionFailure::Unsupported, reason }
 }
 
-impl std::fmt::Debug for Indexer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Indexer").field("pdf", &self.pdf).finish_non_exhaustive()
-    }
-}
+partial_debug!(Indexer { pdf });
 
 #[cfg(test)]
 #[path = "indexer_tests.rs"]

@@ -13,14 +13,14 @@ mod settings;
 mod text;
 mod words;
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use turnwire_contract::{
     Effect, FoundChunk, Library, LibraryError, Query, SearchResults, Tool, ToolContext, ToolError,
-    ToolKind, ToolOutput, ToolRequest, ToolSpec,
+    ToolKind, ToolOutput, ToolRequest, ToolSpec, partial_debug,
 };
 
 use self::settings::Settings;
@@ -30,7 +30,7 @@ pub use self::{
     indexer::Indexer,
     pdf::PdfProgram,
 };
-use crate::function::typed;
+use crate::{Result, function::typed};
 
 /// Maximum number of queries per call.
 const MAX_QUERIES: usize = 8;
@@ -91,11 +91,7 @@ impl Tool for FileSearch {
         &self.spec
     }
 
-    async fn call(
-        &self,
-        request: ToolRequest,
-        context: ToolContext,
-    ) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, request: ToolRequest, context: ToolContext) -> Result<ToolOutput> {
         context.phase("searching").await;
         let Arguments { queries } = typed(request.arguments)?;
         let settings = Settings::read(&request.settings)?;
@@ -170,11 +166,7 @@ fn problem(error: LibraryError) -> ToolError {
     }
 }
 
-impl fmt::Debug for FileSearch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileSearch").field("spec", &self.spec).finish_non_exhaustive()
-    }
-}
+partial_debug!(FileSearch { spec });
 
 #[cfg(test)]
 #[path = "file_search_tests.rs"]

@@ -22,6 +22,8 @@ use super::{
     tool::{McpTool, NoResponse, cancelled},
 };
 
+use crate::Result;
+
 /// Key of the idempotency key in `_meta`; the same for every attempt of a call.
 const IDEMPOTENCY_KEY: &str = "dev.turnwire/idempotencyKey";
 
@@ -47,11 +49,7 @@ impl Tool for McpTool {
         &self.spec
     }
 
-    async fn call(
-        &self,
-        request: ToolRequest,
-        context: ToolContext,
-    ) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, request: ToolRequest, context: ToolContext) -> Result<ToolOutput> {
         match context.begun_task() {
             Some(task) => self.poll_task(task, &context).await,
             None => self.start_call(request, &context).await,
@@ -61,11 +59,7 @@ impl Tool for McpTool {
 
 impl McpTool {
     /// Calls the tool, and again after each round of elicitation.
-    async fn start_call(
-        &self,
-        request: ToolRequest,
-        context: &ToolContext,
-    ) -> Result<ToolOutput, ToolError> {
+    async fn start_call(&self, request: ToolRequest, context: &ToolContext) -> Result<ToolOutput> {
         let (name, label) = (&self.spec.name, &self.server.label);
         let mut round = Round {
             arguments: request.arguments,

@@ -4,7 +4,7 @@
 //! person opens the authorization URL, the browser is redirected to a local port, and the
 //! authorization code is exchanged for tokens.
 
-use std::{collections::BTreeSet, convert::Infallible, fmt, io, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, convert::Infallible, io, sync::Arc, time::Duration};
 
 use hyper::{Request, Response, StatusCode, body::Incoming, header, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -21,6 +21,8 @@ use tracing::debug;
 
 use super::oauth::Authorization;
 use crate::secret::Secret;
+
+use turnwire_contract::partial_debug;
 
 /// Client name for the authorization server.
 const CLIENT_NAME: &str = "Turnwire";
@@ -196,11 +198,7 @@ async fn answer(request: &Request<Incoming>, callbacks: &mpsc::Sender<String>) -
     response
 }
 
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login").field("redirect", &self.redirect).finish_non_exhaustive()
-    }
-}
+partial_debug!(Login { redirect });
 
 /// Why a login failed.
 #[derive(Debug, thiserror::Error)]

@@ -49,7 +49,7 @@ use self::{
     server::{ByRequest, Server},
     tool::McpTool,
 };
-use crate::Egress;
+use crate::{Egress, Result};
 
 /// Maximum duration of the shutdown of all servers.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -150,7 +150,7 @@ impl McpServers {
     }
 
     /// Connects to all servers, and returns the tools or the error of each.
-    pub async fn connect_all(&self) -> BTreeMap<String, Result<Vec<Arc<dyn Tool>>, ToolError>> {
+    pub async fn connect_all(&self) -> BTreeMap<String, Result<Vec<Arc<dyn Tool>>>> {
         let current = self.current.load_full();
         let connecting = current.by_label.values().map(|server| async move {
             let tools = server.tools().await.map(|specs| McpTool::all_of(server, &specs));
@@ -200,7 +200,7 @@ impl McpServers {
         &self,
         tenant: &TenantId,
         ServerRef { label, url, access }: ServerRef<'_>,
-    ) -> Result<Arc<Server>, ToolError> {
+    ) -> Result<Arc<Server>> {
         let unknown = || ToolError::failed(format!("there is no tool server `{label}`"));
         let Some(url) = url else {
             let server = self.by_label(label).filter(|server| server.options.is_for(tenant));
@@ -248,11 +248,7 @@ impl ToolServers for McpServers {
         Some(McpTool::shared(&server, spec))
     }
 
-    async fn tools(
-        &self,
-        tenant: &TenantId,
-        server: ServerRef<'_>,
-    ) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
+    async fn tools(&self, tenant: &TenantId, server: ServerRef<'_>) -> Result<Vec<Arc<dyn Tool>>> {
         let server = self.server(tenant, server)?;
         let specs = server.tools().await?;
         Ok(McpTool::all_of(&server, &specs))

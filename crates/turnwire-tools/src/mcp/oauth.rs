@@ -1,7 +1,6 @@
 //! OAuth: the parts shared by logins and connections, and the client credentials grant.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -23,6 +22,10 @@ use super::{
     tokens::TokenStore,
 };
 use crate::secret::Secret;
+
+use turnwire_contract::partial_debug;
+
+type Result<T, E = AuthError> = std::result::Result<T, E>;
 
 /// Minimum remaining lifetime of a token that is used.
 const MIN_LIFETIME: Duration = Duration::from_secs(30);
@@ -59,7 +62,7 @@ impl Authorization {
     pub(super) async fn client(
         &self,
         http: reqwest::Client,
-    ) -> Result<AuthClient<reqwest::Client>, AuthError> {
+    ) -> Result<AuthClient<reqwest::Client>> {
         let manager = match &self.options.grant {
             Grant::AuthorizationCode => self.with_stored_login().await?,
             Grant::ClientCredentials | Grant::ClientCredentialsWithKey { .. } => {
@@ -73,7 +76,7 @@ impl Authorization {
 
     /// Uses the tokens of the last login. Without them the server is contacted anyway, because its
     /// challenge contains the required scopes.
-    async fn with_stored_login(&self) -> Result<AuthorizationManager, AuthError> {
+    async fn with_stored_login(&self) -> Result<AuthorizationManager> {
         let mut manager = self.manager().await?;
         manager.set_credential_store(self.tokens.clone());
         match manager.initialize_from_store().await {
@@ -89,10 +92,7 @@ impl Authorization {
     }
 
     /// Configures the client ID and secret of the last login.
-    async fn configure_stored_client(
-        &self,
-        manager: &mut AuthorizationManager,
-    ) -> Result<(), AuthError> {
+    async fn configure_stored_client(&self, manager: &mut AuthorizationManager) -> Result<()> {
         let stored = self.tokens.load().await?;
         let Some(client_id) = stored.map(|stored| stored.client_id) else { return Ok(()) };
         let ours = self.options.client_id.as_deref() == Some(client_id.as_str());
@@ -110,7 +110,7 @@ impl Authorization {
     }
 
     /// Creates a manager for the authorization server.
-    pub(super) async fn manager(&self) -> Result<AuthorizationManager, AuthError> {
+    pub(super) async fn manager(&self) -> Result<AuthorizationManager> {
         if self.options.private_addresses {
             AuthorizationManager::new_allowing_private_addresses(&self.url).await
         } else {
@@ -121,14 +121,14 @@ impl Authorization {
     /// Gets a token with the client credentials grant.
     ///
     /// Runs on a separate thread, because the future of the protocol library is not `Send`.
-    async fn request_token(&self) -> Result<StoredCredentials, AuthError> {
+    async fn request_token(&self) -> Result<StoredCredentials> {
         let (authorization, runtime) = (self.clone(), Handle::current());
         let exchange = move || runtime.block_on(authorization.exchange());
         let token = spawn_blocking(exchange).await;
         token.unwrap_or_else(|crash| Err(AuthError::InternalError(crash.to_string())))
     }
 
-    async fn exchange(&self) -> Result<StoredCredentials, AuthError> {
+    async fn exchange(&self) -> Result<StoredCredentials> {
         let mut manager = self.manager().await?;
         manager.set_credential_store(self.tokens.clone());
         let challenge = self.tokens.challenge();
@@ -145,10 +145,7 @@ impl Authorization {
         self.tokens.load().await?.ok_or(AuthError::AuthorizationRequired)
     }
 
-    fn client_credentials(
-        &self,
-        scopes: Vec<String>,
-    ) -> Result<ClientCredentialsConfig, AuthError> {
+    fn client_credentials(&self, scopes: Vec<String>) -> Result<ClientCredentialsConfig> {
         let missing = |what: &str| AuthError::ClientCredentialsError(format!("{what} is not set"));
         let client_id = self.options.client_id.clone().ok_or_else(|| missing("the client's id"))?;
         let resource = Some(self.url.clone());
@@ -180,11 +177,7 @@ impl Authorization {
     }
 }
 
-impl fmt::Debug for Authorization {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authorization").field("options", &self.options).finish_non_exhaustive()
-    }
-}
+partial_debug!(Authorization { options });
 
 /// Tokens from the client credentials grant, requested when there is no valid one.
 ///
@@ -207,7 +200,7 @@ impl ClientCredentialsTokens {
 
 #[async_trait]
 impl CredentialStore for ClientCredentialsTokens {
-    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+    async fn load(&self) -> Result<Option<StoredCredentials>> {
         let _guard = self.exchange_lock.lock().await;
         let stored = self.authorization.tokens.load().await?;
         let was_refused = self.was_refused.swap(false, Ordering::AcqRel);
@@ -220,15 +213,15 @@ impl CredentialStore for ClientCredentialsTokens {
         })
     }
 
-    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+    async fn save(&self, credentials: StoredCredentials) -> Result<()> {
         self.authorization.tokens.save(credentials).await
     }
 
-    async fn clear(&self) -> Result<(), AuthError> {
+    async fn clear(&self) -> Result<()> {
         self.authorization.tokens.clear().await
     }
 
-    async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
+    async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>> {
         self.was_refused.store(true, Ordering::Release);
         Ok(None)
     }

@@ -27,6 +27,8 @@ use super::{
     tool::{CANCEL_TIMEOUT, McpTool, NoResponse, cancelled},
 };
 
+use crate::Result;
+
 /// Poll interval if the server sets none, and the bounds for the server's value.
 const DEFAULT_POLL_INTERVAL: Duration = Duration::from_millis(500);
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -50,7 +52,7 @@ pub(super) struct CreatedTask {
 enum TaskState {
     Working { message: Option<String>, poll_interval: Duration },
     InputRequired(InputRequests),
-    Finished(Result<ToolOutput, ToolError>),
+    Finished(Result<ToolOutput>),
 }
 
 /// A task in the old protocol.
@@ -98,7 +100,7 @@ impl McpTool {
         &self,
         created_task: CreatedTask,
         context: &ToolContext,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput> {
         context.task_started(created_task.id.as_str()).await;
         tokio::select! {
             biased;
@@ -109,11 +111,7 @@ impl McpTool {
     }
 
     /// Polls the task until it ends.
-    pub(super) async fn poll_task(
-        &self,
-        id: &str,
-        context: &ToolContext,
-    ) -> Result<ToolOutput, ToolError> {
+    pub(super) async fn poll_task(&self, id: &str, context: &ToolContext) -> Result<ToolOutput> {
         let mut reporter = TaskReporter::default();
         let mut failures = 0;
         loop {
@@ -195,7 +193,7 @@ impl McpTool {
         id: &str,
         connection: &Arc<Connection>,
         context: &ToolContext,
-    ) -> Result<Result<ToolOutput, ToolError>, PollError> {
+    ) -> Result<Result<ToolOutput>, PollError> {
         let pending = PendingCall::new(context.run_id.clone());
         let sent = self.send(connection, legacy_request("tasks/result", id), &pending).await;
         let response = match sent {
@@ -309,7 +307,7 @@ fn task_state(task: Task, payload: TaskPayload) -> TaskState {
     }
 }
 
-fn convert_result(result: JsonObject) -> Result<ToolOutput, ToolError> {
+fn convert_result(result: JsonObject) -> Result<ToolOutput> {
     serde_json::from_value(Value::Object(result)).map_or_else(|_| Err(missing_result()), convert)
 }
 

@@ -24,6 +24,8 @@ use super::{
     server::Server,
 };
 
+use crate::Result;
+
 /// Timeout of a cancellation notification.
 pub(super) const CANCEL_TIMEOUT: Duration = Duration::from_millis(400);
 
@@ -46,10 +48,7 @@ impl McpTool {
         specs.iter().map(|spec| Self::shared(server, spec)).collect()
     }
 
-    pub(super) async fn connection(
-        &self,
-        context: &ToolContext,
-    ) -> Result<Arc<Connection>, ToolError> {
+    pub(super) async fn connection(&self, context: &ToolContext) -> Result<Arc<Connection>> {
         tokio::select! {
             biased;
             () = context.cancelled() => Err(cancelled()),

@@ -13,7 +13,7 @@ mod reading;
 mod searxng;
 mod tavily;
 
-use std::{collections::HashSet, fmt, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use async_trait::async_trait;
 use futures::{TryStreamExt, stream::FuturesOrdered};
@@ -22,6 +22,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 use turnwire_contract::{
     Effect, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
+    partial_debug,
 };
 
 use self::{
@@ -32,7 +33,7 @@ use self::{
     searxng::Searxng,
     tavily::Tavily,
 };
-use crate::{Secret, egress::Egress, function::typed};
+use crate::{Result, Secret, egress::Egress, function::typed};
 
 /// Maximum number of queries per call.
 const MAX_QUERIES: usize = 4;
@@ -144,7 +145,7 @@ impl WebSearch {
     }
 
     /// Sends one query to test the search engine. Returns the number of results.
-    pub async fn try_out(&self, question: &str) -> Result<usize, ToolError> {
+    pub async fn try_out(&self, question: &str) -> Result<usize> {
         let question = self.question(question, &SearchParams::default());
         Ok(self.engine.find(&question).await?.len())
     }
@@ -163,7 +164,7 @@ impl WebSearch {
         queries: Vec<String>,
         params: &SearchParams,
         context: &ToolContext,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput> {
         context.phase("searching").await;
         let n_queries = queries.len();
         let questions: Vec<SearchQuery> =
@@ -182,12 +183,7 @@ impl WebSearch {
         Ok(found_output(&queries, &hits))
     }
 
-    async fn open(
-        &self,
-        url: &str,
-        params: &SearchParams,
-        context: &ToolContext,
-    ) -> Result<Page, ToolError> {
+    async fn open(&self, url: &str, params: &SearchParams, context: &ToolContext) -> Result<Page> {
         if !self.open_pages {
             return Err(ToolError::failed("pages cannot be opened here, only searched for"));
         }
@@ -205,7 +201,7 @@ impl WebSearch {
         action: Action,
         params: &SearchParams,
         context: &ToolContext,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput> {
         match action {
             Action::Search(queries) => self.search(queries, params, context).await,
             Action::OpenPage(url) => {
@@ -285,7 +281,7 @@ enum ActionName {
 }
 
 impl Action {
-    fn read(arguments: Map<String, Value>) -> Result<Self, ToolError> {
+    fn read(arguments: Map<String, Value>) -> Result<Self> {
         let Arguments { action, query, queries, url, pattern } = typed(arguments)?;
         let said = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
         let (url, pattern) = (said(url), said(pattern));
@@ -325,11 +321,7 @@ impl Tool for WebSearch {
         &self.spec
     }
 
-    async fn call(
-        &self,
-        request: ToolRequest,
-        context: ToolContext,
-    ) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, request: ToolRequest, context: ToolContext) -> Result<ToolOutput> {
         let action = Action::read(request.arguments)?;
         let params = SearchParams::read(&request.settings);
         tokio::select! {
@@ -445,11 +437,7 @@ fn as_f64(count: usize) -> f64 {
     count as f64
 }
 
-impl fmt::Debug for WebSearch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WebSearch").field("spec", &self.spec).finish_non_exhaustive()
-    }
-}
+partial_debug!(WebSearch { spec });
 
 #[cfg(test)]
 #[path = "web_search_tests.rs"]

@@ -13,7 +13,6 @@ mod signature;
 
 use std::{
     collections::HashMap,
-    fmt,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -29,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use turnwire_contract::{
     CallId, ClaimedDelivery, DeliveryAttempt, FreeReceiver, NextAttempt, StoreError, TenantId,
-    Timestamp, WebhookCounts, WebhookDelivery, WebhookOutbox,
+    Timestamp, WebhookCounts, WebhookDelivery, WebhookOutbox, partial_debug,
 };
 
 pub use self::signature::{NotASecret, SigningSecret};
@@ -88,11 +87,7 @@ pub struct WebhookSender {
     now: Clock,
 }
 
-impl fmt::Debug for WebhookSender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WebhookSender").field("receivers", &self.receivers).finish_non_exhaustive()
-    }
-}
+partial_debug!(WebhookSender { receivers });
 
 /// Name of a receiver in the outbox.
 type ReceiverKey = (TenantId, String);
