@@ -62,6 +62,9 @@ impl fmt::Display for Mistake {
     }
 }
 
+/// The result of what fails with a message for the user.
+pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
+
 /// An error for the user, with hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::exit::{Exit, Problem};
+use crate::exit::{Exit, Problem, Result};
 
 /// A signal that stops the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl From<Signal> for Exit {
 }
 
 /// Listens for signals from here on.
-pub(crate) fn listen() -> Result<Signals, Problem> {
+pub(crate) fn listen() -> Result<Signals> {
     Signals::listen()
         .map_err(|error| Problem::failure(format!("cannot listen for Ctrl-C: {error}")))
 }

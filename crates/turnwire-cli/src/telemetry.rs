@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     environment::Environment,
-    exit::Problem,
+    exit::{Problem, Result},
     terminal::{Look, Paint, View},
 };
 
@@ -25,7 +25,7 @@ fn discreet(filter: EnvFilter, choice: &str) -> EnvFilter {
 }
 
 /// Starts the log with the requested filter, or with `usual`. Returns whether there is a log.
-fn begin(environment: &Environment, usual: Option<&str>, paint: Paint) -> Result<bool, Problem> {
+fn begin(environment: &Environment, usual: Option<&str>, paint: Paint) -> Result<bool> {
     let filter = match (environment.log_filter(), usual) {
         (Some((name, choice)), _) => {
             EnvFilter::try_new(choice).map(|filter| discreet(filter, choice)).map_err(|error| {
@@ -49,17 +49,17 @@ fn begin(environment: &Environment, usual: Option<&str>, paint: Paint) -> Result
 }
 
 /// Starts the log for a command that displays a run. Returns whether there is a log.
-pub(crate) fn start(environment: &Environment, look: Look) -> Result<bool, Problem> {
+pub(crate) fn start(environment: &Environment, look: Look) -> Result<bool> {
     let is_silent = look.stderr_is_terminal || look.view != View::Plain;
     begin(environment, (!is_silent).then_some("warn"), look.paint)
 }
 
 /// Starts the log for a long-running command, which has no live display.
-pub(crate) fn start_to_stay(environment: &Environment, paint: Paint) -> Result<(), Problem> {
+pub(crate) fn start_to_stay(environment: &Environment, paint: Paint) -> Result<()> {
     begin(environment, Some("warn"), paint).map(drop)
 }
 
 /// Starts the log for a command that prints its own messages, if a log is requested.
-pub(crate) fn start_if_wanted(environment: &Environment, paint: Paint) -> Result<(), Problem> {
+pub(crate) fn start_if_wanted(environment: &Environment, paint: Paint) -> Result<()> {
     begin(environment, None, paint).map(drop)
 }

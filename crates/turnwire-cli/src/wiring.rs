@@ -33,7 +33,7 @@ use self::{
 };
 use crate::{
     demo,
-    exit::Problem,
+    exit::{Problem, Result},
     settings::{ApprovalSettings, Demo, OtherNames, RunSettings, ServeSettings},
 };
 
@@ -43,7 +43,7 @@ pub(crate) const FINISHED_RUNS_KEPT: usize = 10_000;
 const BIG_RESULTS_KEPT: usize = 1_000;
 
 /// Builds the agent, and the tool servers that must be shut down with it. Starts nothing.
-pub(crate) fn agent(settings: &RunSettings) -> Result<(Agent, Arc<McpServers>), Problem> {
+pub(crate) fn agent(settings: &RunSettings) -> Result<(Agent, Arc<McpServers>)> {
     let tool_servers = Arc::new(McpServers::new(settings.tool_servers.clone()));
     let mut agent = Agent::builder()
         .model_name(settings.model_name.as_str())
@@ -95,7 +95,7 @@ pub(crate) struct Gateway {
 pub(crate) async fn gateway(
     settings: &ServeSettings,
     reloads: Option<ReloadCalls>,
-) -> Result<Gateway, Problem> {
+) -> Result<Gateway> {
     let store = match &settings.store {
         Some(options) => Some(Store::open(options.clone()).await.map_err(not_opened)?),
         None => None,
@@ -196,7 +196,7 @@ impl Prepared {
 impl Replaceable {
     /// Builds everything that can change, and puts nothing of it in force. What did not change is
     /// used again.
-    pub(crate) fn prepare(&self, settings: &ServeSettings) -> Result<Prepared, Problem> {
+    pub(crate) fn prepare(&self, settings: &ServeSettings) -> Result<Prepared> {
         let models = self.models.next(&settings.models)?;
         let tokens = self.tokens(settings.oidc.as_ref())?;
         let on_request = (settings.on_request.clone(), settings.egress.clone());
@@ -249,7 +249,7 @@ impl Replaceable {
     }
 
     /// Returns what verifies tokens, if an identity provider is set.
-    fn tokens(&self, options: Option<&OidcOptions>) -> Result<Option<KnownProvider>, Problem> {
+    fn tokens(&self, options: Option<&OidcOptions>) -> Result<Option<KnownProvider>> {
         let Some(options) = options else { return Ok(None) };
         if let Some(same) = self.tokens.as_ref().filter(|(known, _)| known == options) {
             return Ok(Some(same.clone()));
@@ -258,7 +258,7 @@ impl Replaceable {
         Ok(Some((options.clone(), verifier)))
     }
 
-    fn tools(&self, settings: &ServeSettings) -> Result<Toolbox, Problem> {
+    fn tools(&self, settings: &ServeSettings) -> Result<Toolbox> {
         let mut tools = Toolbox::default();
         let unusable = |error: ToolboxError| Problem::failure(error.to_string());
         tools.add(Arc::clone(&self.file_search)).map_err(unusable)?;
@@ -316,7 +316,7 @@ fn sender(
     webhooks: Webhooks,
     settings: &ServeSettings,
     app: &App,
-) -> Result<Option<WebhookSender>, Problem> {
+) -> Result<Option<WebhookSender>> {
     let receivers = settings.webhooks.receivers.clone();
     if receivers.is_empty() {
         return Ok(None);
@@ -332,14 +332,14 @@ fn pdf_program() -> Option<PdfProgram> {
 }
 
 /// Returns what verifies tokens, if an identity provider is set.
-pub(crate) fn oidc(options: &OidcOptions) -> Result<Oidc, Problem> {
+pub(crate) fn oidc(options: &OidcOptions) -> Result<Oidc> {
     Oidc::new(options.clone()).map_err(|error| {
         Problem::usage(format!("tokens cannot be verified: {}", turnwire_http::chain(&error)))
             .hint("check [oidc] in the settings")
     })
 }
 
-fn embeddings(options: Option<&EmbeddingsOptions>) -> Result<Option<Embeddings>, Problem> {
+fn embeddings(options: Option<&EmbeddingsOptions>) -> Result<Option<Embeddings>> {
     let made = options.map(|options| Embeddings::new(options.clone())).transpose();
     made.map_err(|error| {
         Problem::usage(format!("the embeddings cannot be used: {error}"))
@@ -385,7 +385,7 @@ pub(crate) fn not_opened(error: OpenError) -> Problem {
         .hint("TURNWIRE_STORE_URL=memory: keeps runs in memory, for as long as the process lives")
 }
 
-fn http_function(options: &HttpFunctionOptions) -> Result<HttpFunction, Problem> {
+fn http_function(options: &HttpFunctionOptions) -> Result<HttpFunction> {
     let name = &options.name;
     HttpFunction::new(options.clone()).map_err(|error| {
         Problem::usage(format!("the function `{name}` cannot be used: {error}"))
@@ -393,7 +393,7 @@ fn http_function(options: &HttpFunctionOptions) -> Result<HttpFunction, Problem>
     })
 }
 
-fn egress(options: &EgressOptions) -> Result<Egress, Problem> {
+fn egress(options: &EgressOptions) -> Result<Egress> {
     Egress::new(options).map_err(|error| Problem::failure(error.to_string()))
 }
 
@@ -402,7 +402,7 @@ fn search_tool(
     options: Option<&WebSearchOptions>,
     way_out: &EgressOptions,
     demo: Option<Demo>,
-) -> Result<Option<Arc<dyn Tool>>, Problem> {
+) -> Result<Option<Arc<dyn Tool>>> {
     Ok(match (options, demo) {
         (Some(options), _) => Some(Arc::new(web_search(options, way_out)?)),
         (None, Some(demo)) => Some(demo::web_search(demo.tool_time)),
@@ -410,10 +410,7 @@ fn search_tool(
     })
 }
 
-pub(crate) fn web_search(
-    options: &WebSearchOptions,
-    way_out: &EgressOptions,
-) -> Result<WebSearch, Problem> {
+pub(crate) fn web_search(options: &WebSearchOptions, way_out: &EgressOptions) -> Result<WebSearch> {
     WebSearch::new(options.clone(), egress(way_out)?).map_err(|error| {
         Problem::usage(format!("the web search cannot be used: {error}"))
             .hint("check [web_search] in the settings")

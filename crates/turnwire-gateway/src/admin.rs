@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use turnwire_contract::{ApiKey, Scope, TenantId};
 
-use crate::{ApiError, Caller};
+use crate::{ApiError, Caller, Result};
 
 /// A caller with the scope `admin` for their own tenant, or `operator` for all.
 pub(crate) struct Admin<'a> {
@@ -12,7 +12,7 @@ pub(crate) struct Admin<'a> {
 
 impl<'a> Admin<'a> {
     /// Refuses callers of a server that needs no key: the first key would lock all others out.
-    pub(crate) fn new(caller: &'a Caller) -> Result<Self, ApiError> {
+    pub(crate) fn new(caller: &'a Caller) -> Result<Self> {
         if caller.actor().is_none() {
             let message = "This server needs no key yet. Create the first one with `turnwire keys \
                            create --scope operator --name NAME`.";
@@ -35,7 +35,7 @@ impl<'a> Admin<'a> {
     }
 
     /// The tenant that a request names, or that of the caller.
-    pub(crate) fn tenant(&self, named: Option<TenantId>) -> Result<TenantId, ApiError> {
+    pub(crate) fn tenant(&self, named: Option<TenantId>) -> Result<TenantId> {
         let own = self.caller.tenant();
         match named {
             Some(tenant) if tenant != *own && !self.is_operator() => {
@@ -48,10 +48,7 @@ impl<'a> Admin<'a> {
     }
 
     /// The tenant that a list is about. `None`: all.
-    pub(crate) fn listed_tenant(
-        &self,
-        named: Option<String>,
-    ) -> Result<Option<TenantId>, ApiError> {
+    pub(crate) fn listed_tenant(&self, named: Option<String>) -> Result<Option<TenantId>> {
         match checked_name("tenant", named)? {
             Some(tenant) => self.tenant(Some(TenantId::new(tenant))).map(Some),
             None => Ok(self.bound().cloned()),
@@ -60,10 +57,7 @@ impl<'a> Admin<'a> {
 }
 
 /// A name of a key, tenant or project that a request brings.
-pub(crate) fn checked_name(
-    param: &'static str,
-    name: Option<String>,
-) -> Result<Option<String>, ApiError> {
+pub(crate) fn checked_name(param: &'static str, name: Option<String>) -> Result<Option<String>> {
     let Some(name) = name else { return Ok(None) };
     match ApiKey::check_name(&name) {
         Ok(()) => Ok(Some(name)),

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    ApiError, App, Caller, Json, JsonBody, PathParams, QueryParams,
+    ApiError, App, Caller, Json, JsonBody, PathParams, QueryParams, Result,
     admin::{Admin, checked_name},
     audit::Deed,
     auth::NewApiKey,
@@ -137,7 +137,7 @@ async fn create(
     State(app): State<App>,
     caller: Caller,
     JsonBody(body): JsonBody,
-) -> Result<Json<MadeKey>, ApiError> {
+) -> Result<Json<MadeKey>> {
     let admin = Admin::new(&caller)?;
     let request: KeyRequest = typed(body)?;
     let name = checked_name("name", request.name)?.ok_or_else(|| {
@@ -181,7 +181,7 @@ async fn list(
     State(app): State<App>,
     caller: Caller,
     QueryParams(params): QueryParams<KeyListParams>,
-) -> Result<Json<KeyList>, ApiError> {
+) -> Result<Json<KeyList>> {
     let admin = Admin::new(&caller)?;
     let tenant = admin.listed_tenant(params.tenant)?;
     let now = app.runs().now();
@@ -217,7 +217,7 @@ async fn rotate(
     caller: Caller,
     PathParams(key_id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<MadeKey>, ApiError> {
+) -> Result<Json<MadeKey>> {
     let admin = Admin::new(&caller)?;
     let RotateRequest { overlap_sec } = typed(body)?;
     let overlap = checked_seconds("overlap_sec", overlap_sec, 0)?.unwrap_or_default();
@@ -249,7 +249,7 @@ async fn revoke(
     State(app): State<App>,
     caller: Caller,
     PathParams(key_id): PathParams<String>,
-) -> Result<Json<KeyLine>, ApiError> {
+) -> Result<Json<KeyLine>> {
     let admin = Admin::new(&caller)?;
     let key = admin.find(&app, &key_id).await?;
     let deed = Deed::new(AuditAction::KeyRevoked, &key_id);
@@ -263,7 +263,7 @@ async fn revoke(
 
 impl Admin<'_> {
     /// The key that a request names. The caller must be able to give what it allows.
-    async fn find(&self, app: &App, key_id: &str) -> Result<ApiKey, ApiError> {
+    async fn find(&self, app: &App, key_id: &str) -> Result<ApiKey> {
         let keys = app.runs().api_keys().list_keys(self.bound()).await?;
         let found = keys.into_iter().find(|key| key.key_id == key_id);
         let found = found.ok_or_else(|| ApiError::not_found("API key", key_id))?;
@@ -281,7 +281,7 @@ impl Admin<'_> {
     }
 
     /// The scopes that a request names, or the usual ones, as far as the caller may give them.
-    fn scopes(&self, named: Option<BTreeSet<Scope>>) -> Result<BTreeSet<Scope>, ApiError> {
+    fn scopes(&self, named: Option<BTreeSet<Scope>>) -> Result<BTreeSet<Scope>> {
         let may_give = |scope: &Scope| {
             let held = self.caller().scopes();
             let has_all = scope.is_for_use() && held.contains(&Scope::UseAll);
@@ -304,7 +304,7 @@ impl Admin<'_> {
     }
 }
 
-fn made(new: NewApiKey) -> Result<(ApiKey, String), ApiError> {
+fn made(new: NewApiKey) -> Result<(ApiKey, String)> {
     new.make().map_err(|cause| {
         error!(%cause, "no random bytes for an API key");
         let message = "Internal server error. See the server log.";
@@ -326,7 +326,7 @@ fn checked_seconds(
     param: &'static str,
     seconds: Option<u64>,
     least: u64,
-) -> Result<Option<Duration>, ApiError> {
+) -> Result<Option<Duration>> {
     let Some(seconds) = seconds else { return Ok(None) };
     if (least..=MAX_SECONDS).contains(&seconds) {
         return Ok(Some(Duration::from_secs(seconds)));

@@ -4,7 +4,7 @@ use axum::extract::State;
 use turnwire_engine::StartError;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{ApiError, App, Caller, Json, admin::Admin, reload::ReloadReport};
+use crate::{ApiError, App, Caller, Json, Result, admin::Admin, reload::ReloadReport};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(reload))
@@ -23,7 +23,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         (status = 422, description = "The settings have mistakes, and stay as they were"),
     )
 )]
-async fn reload(State(app): State<App>, caller: Caller) -> Result<Json<ReloadReport>, ApiError> {
+async fn reload(State(app): State<App>, caller: Caller) -> Result<Json<ReloadReport>> {
     Admin::new(&caller)?;
     // Whoever reads the settings stops doing so when the server shuts down.
     let closing = || ApiError::from(StartError::ShuttingDown);

@@ -21,7 +21,7 @@ use tokio::{
 };
 use turnwire_contract::TenantId;
 
-use crate::{ApiError, sync::lock};
+use crate::{ApiError, Result, sync::lock};
 
 /// How long a new run waits for the permit of a run that has just ended.
 const ENDING_TIME: Duration = Duration::from_millis(250);
@@ -133,7 +133,7 @@ impl Admission {
         tenant: &TenantId,
         key: Option<KeyDigest>,
         n_live: impl Fn() -> usize,
-    ) -> Result<Permit, ApiError> {
+    ) -> Result<Permit> {
         let until = Instant::now() + ENDING_TIME;
         loop {
             let freed = self.freed.notified();
@@ -154,7 +154,7 @@ impl Admission {
         tenant: &TenantId,
         key: Option<KeyDigest>,
         n_live: usize,
-    ) -> Result<Permit, ApiError> {
+    ) -> Result<Permit> {
         let AdmissionLimits { runs, runs_per_tenant, runs_per_key, .. } = **self.limits.load();
         let limit = |subject, max, setting, whom: &str| {
             let message = format!("At most {max} concurrent runs{whom}; wait until one ends.");
@@ -176,7 +176,7 @@ impl Admission {
 
     /// Admits a request, including the stream or socket it may become. Without API keys there is no
     /// limit per key.
-    pub(crate) fn admit_connection(&self, key: Option<KeyDigest>) -> Result<Permit, ApiError> {
+    pub(crate) fn admit_connection(&self, key: Option<KeyDigest>) -> Result<Permit> {
         let max = self.limits.load().connections_per_key;
         let limit = key.map(|key| Limit {
             subject: Subject::ConnectionsOfKey(key),
@@ -191,7 +191,7 @@ impl Admission {
     }
 
     /// Takes a permit for all `limits`, or for none of them.
-    fn admit(&self, limits: Vec<Limit>) -> Result<Permit, ApiError> {
+    fn admit(&self, limits: Vec<Limit>) -> Result<Permit> {
         let mut counts = lock(&self.counts);
         let mut subjects = Vec::with_capacity(limits.len());
         for limit in limits {

@@ -9,7 +9,7 @@ use tracing::warn;
 use turnwire_contract::{ApprovalAnswer, AuditAction, CallId, InputId, Reply, RunId, Scope};
 use turnwire_engine::{AnswerError, AnswerOutcome};
 
-use crate::{ApiError, App, Caller, audit::Deed};
+use crate::{ApiError, App, Caller, Result, audit::Deed};
 
 /// A reply to a question of a tool.
 pub(crate) struct GivenReply<'a> {
@@ -29,7 +29,7 @@ impl App {
         call_id: &CallId,
         answer: ApprovalAnswer,
         param: &str,
-    ) -> Result<(), ApiError> {
+    ) -> Result<()> {
         caller.ensure(Scope::Approve)?;
         let action = AuditAction::of(&answer.decision);
         self.audit(caller, Deed::of_call(action, run_id, call_id).content(&answer)).await?;
@@ -45,7 +45,7 @@ impl App {
         call_id: &CallId,
         reply: GivenReply<'_>,
         param: &str,
-    ) -> Result<(), ApiError> {
+    ) -> Result<()> {
         caller.ensure(Scope::Approve)?;
         let deed = Deed::of_call(AuditAction::CallAnswered, run_id, call_id).content(&reply.reply);
         self.audit(caller, deed).await?;
@@ -58,7 +58,7 @@ impl App {
 /// Commands about runs in progress.
 impl App {
     /// Cancels a run. Returns whether it was in progress.
-    pub(crate) async fn cancel(&self, caller: &Caller, run_id: &RunId) -> Result<bool, ApiError> {
+    pub(crate) async fn cancel(&self, caller: &Caller, run_id: &RunId) -> Result<bool> {
         self.audit(caller, Deed::new(AuditAction::RunCancelled, run_id.as_str())).await?;
         Ok(self.runs().cancel(caller.tenant(), run_id).await?)
     }
@@ -81,7 +81,7 @@ impl App {
         caller: &Caller,
         run_id: &RunId,
         call_id: &CallId,
-    ) -> Result<bool, ApiError> {
+    ) -> Result<bool> {
         self.audit(caller, Deed::of_call(AuditAction::CallCancelled, run_id, call_id)).await?;
         Ok(self.runs().cancel_call(caller.tenant(), run_id, call_id).await?)
     }
@@ -93,7 +93,7 @@ pub(crate) fn not_asked() -> ApiError {
     ApiError::new(StatusCode::CONFLICT, "not_waiting", message)
 }
 
-fn accepted(answered: Result<AnswerOutcome, AnswerError>, param: &str) -> Result<(), ApiError> {
+fn accepted(answered: Result<AnswerOutcome, AnswerError>, param: &str) -> Result<()> {
     match answered {
         Ok(AnswerOutcome::Accepted) => Ok(()),
         Ok(AnswerOutcome::TooLate) => {

@@ -28,6 +28,9 @@ const RETRY_AFTER_SECONDS: u32 = 2;
 /// Header that tells official clients whether to retry.
 pub(crate) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
+/// The result of what fails with an error for an HTTP client.
+pub type Result<T, E = ApiError> = std::result::Result<T, E>;
+
 /// An error for an HTTP client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
@@ -287,11 +290,11 @@ impl From<StartError> for ApiError {
 pub(crate) trait OrNotFound<T> {
     /// The error for a missing object names the ID that the client used, whether the object does
     /// not exist or belongs to another tenant (A1).
-    fn or_not_found(self, what: &str, id: &str) -> Result<T, ApiError>;
+    fn or_not_found(self, what: &str, id: &str) -> Result<T>;
 }
 
 impl<T, E: Into<ApiError>> OrNotFound<T> for Result<T, E> {
-    fn or_not_found(self, what: &str, id: &str) -> Result<T, ApiError> {
+    fn or_not_found(self, what: &str, id: &str) -> Result<T> {
         self.map_err(|error| match error.into() {
             ApiError { code: "not_found", .. } => ApiError::not_found(what, id),
             other => other,

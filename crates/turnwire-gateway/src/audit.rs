@@ -20,7 +20,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    ApiError, App, Caller, Json, QueryParams, admin::Admin, app::AuditLevel, auth::scopes,
+    ApiError, App, Caller, Json, QueryParams, Result, admin::Admin, app::AuditLevel, auth::scopes,
     fingerprint::fingerprint,
 };
 
@@ -97,7 +97,7 @@ impl App {
     }
 
     /// Records what `caller` is about to do.
-    pub(crate) async fn audit(&self, caller: &Caller, deed: Deed<'_>) -> Result<(), ApiError> {
+    pub(crate) async fn audit(&self, caller: &Caller, deed: Deed<'_>) -> Result<()> {
         self.audit_in(caller.tenant(), caller, deed).await
     }
 
@@ -107,7 +107,7 @@ impl App {
         tenant: &TenantId,
         caller: &Caller,
         deed: Deed<'_>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<()> {
         if self.options().audit == AuditLevel::None {
             return Ok(());
         }
@@ -149,7 +149,7 @@ impl App {
     }
 
     /// Records that somebody reads a run by a share link. The link itself is a secret.
-    pub(crate) async fn audit_share(&self, caller: &Caller, share: &Share) -> Result<(), ApiError> {
+    pub(crate) async fn audit_share(&self, caller: &Caller, share: &Share) -> Result<()> {
         if self.options().audit < AuditLevel::Reads {
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl App {
 
     /// Records a request that says by its route what it does. Others are recorded where they are
     /// carried out, because several routes and messages of sockets have the same effect.
-    pub(crate) async fn audit_route(&self, caller: &Caller, parts: &Parts) -> Result<(), ApiError> {
+    pub(crate) async fn audit_route(&self, caller: &Caller, parts: &Parts) -> Result<()> {
         let Some(route) = parts.extensions.get::<MatchedPath>() else { return Ok(()) };
         // A search is a POST that changes nothing.
         let is_read = scopes::reads(&parts.method) || route.as_str().ends_with("/search");
@@ -225,7 +225,7 @@ async fn list(
     State(app): State<App>,
     caller: Caller,
     QueryParams(params): QueryParams<AuditParams>,
-) -> Result<Json<AuditPage>, ApiError> {
+) -> Result<Json<AuditPage>> {
     let admin = Admin::new(&caller)?;
     let invalid = |param: &'static str, message: &str| {
         ApiError::bad_request("invalid_value", message.to_owned()).about(param)

@@ -46,7 +46,7 @@ pub(crate) use self::in_use::Validity;
 use self::{identity::Identity, key_ring::KeyRing, rules::Rules, token_ring::is_token};
 use crate::{
     admission::{KeyDigest, Permit},
-    api_error::ApiError,
+    api_error::{ApiError, Result},
     quota_headers::RateLimitHeaders,
     sync::lock,
 };
@@ -185,7 +185,7 @@ impl Auth {
     }
 
     /// Who makes a request.
-    async fn identify(&self, headers: &HeaderMap) -> Result<Arc<Identity>, ApiError> {
+    async fn identify(&self, headers: &HeaderMap) -> Result<Arc<Identity>> {
         let key = key_in(headers);
         // Once: what a reload ends is what was admitted by the rules before it.
         let rules = self.rules();
@@ -209,7 +209,7 @@ impl Auth {
 
     /// Whether the request has the metrics token. A server that has one shows its metrics to
     /// nobody without a key, even if all else needs none.
-    async fn has_metrics_token(&self, headers: &HeaderMap) -> Result<bool, ApiError> {
+    async fn has_metrics_token(&self, headers: &HeaderMap) -> Result<bool> {
         let Some(token) = self.rules().metrics_token else { return Ok(false) };
         let key = KeyDigest::of(key_in(headers).ok_or_else(missing_key)?);
         if key != token && !self.needs_key().await? {
@@ -433,7 +433,7 @@ impl Caller {
 
     /// Refuses what needs a scope that the caller's key does not have. Routes are checked already;
     /// this is for what is inside of a request or message.
-    pub(crate) fn ensure(&self, scope: Scope) -> Result<(), ApiError> {
+    pub(crate) fn ensure(&self, scope: Scope) -> Result<()> {
         self.identity.ensure(scope)
     }
 

@@ -13,7 +13,12 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tower_http::timeout::TimeoutError;
 
-use crate::{api_error::ApiError, app::App, client_error::ClientError, json};
+use crate::{
+    api_error::{ApiError, Result},
+    app::App,
+    client_error::ClientError,
+    json,
+};
 
 /// A JSON request body. Never reads more than the limit, and reports errors as [`ApiError`].
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +27,7 @@ pub(crate) struct JsonBody(pub(crate) Value);
 impl FromRequest<App> for JsonBody {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, app: &App) -> Result<Self> {
         let bytes = read(request.into_body(), app).await?;
         Ok(Self(parse(&bytes, app)?))
     }
@@ -30,7 +35,7 @@ impl FromRequest<App> for JsonBody {
 
 /// Deserializes a body into a `T`. All fields of `T` are optional; its owner checks which are
 /// required and reports missing ones by name.
-pub(crate) fn typed<T: DeserializeOwned>(body: Value) -> Result<T, ApiError> {
+pub(crate) fn typed<T: DeserializeOwned>(body: Value) -> Result<T> {
     if !body.is_object() {
         return Err(ApiError::bad_request("invalid_type", "The body must be a JSON object."));
     }
@@ -56,14 +61,14 @@ fn unknown_field(path: &str, message: &str) -> Option<ClientError> {
 }
 
 /// Parses the bytes of a body.
-pub(crate) fn parse(bytes: &[u8], app: &App) -> Result<Value, ApiError> {
+pub(crate) fn parse(bytes: &[u8], app: &App) -> Result<Value> {
     let options = app.options();
     let read = json::read(bytes, &options.requests.json);
     read.map_err(|error| ApiError::bad_request(error.code, error.message))
 }
 
 /// Reads the bytes of a body within the size and time limits.
-pub(crate) async fn read(body: Body, app: &App) -> Result<Vec<u8>, ApiError> {
+pub(crate) async fn read(body: Body, app: &App) -> Result<Vec<u8>> {
     let (limit, time) = (app.options().body_limit, app.options().requests.body_time);
     in_time(time, "limits.body_timeout_sec", read_up_to(body, limit)).await
 }
@@ -72,15 +77,15 @@ pub(crate) async fn read(body: Body, app: &App) -> Result<Vec<u8>, ApiError> {
 pub(crate) async fn in_time<T>(
     time: Duration,
     limit: &'static str,
-    reading: impl Future<Output = Result<T, ApiError>>,
-) -> Result<T, ApiError> {
+    reading: impl Future<Output = Result<T>>,
+) -> Result<T> {
     timeout(time, reading).await.unwrap_or_else(|_| {
         let message = "The request body was not received in time.";
         Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message).limited_by(limit))
     })
 }
 
-async fn read_up_to(body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
+async fn read_up_to(body: Body, limit: usize) -> Result<Vec<u8>> {
     let mut pieces = body.into_data_stream();
     let mut bytes = Vec::new();
     while let Some(piece) = pieces.next().await {

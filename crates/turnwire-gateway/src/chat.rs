@@ -26,7 +26,7 @@ use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    ApiError, App, Caller, Json, QueryParams,
+    ApiError, App, Caller, Json, QueryParams, Result,
     chat_message::ChatMessage,
     failed_run::{FailedRun, FailedRunBody, RUN_ID},
     idempotency::{IdempotencyKey, KeyedBody},
@@ -68,7 +68,7 @@ async fn chat(
     State(app): State<App>,
     caller: Caller,
     KeyedBody { body, key }: KeyedBody,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let message = ChatMessage::read(body)?;
     message.refuse_what_needs_a_stream()?;
     let has_key = key.is_some();
@@ -119,8 +119,8 @@ async fn chat_stream(
     State(app): State<App>,
     caller: Caller,
     headers: HeaderMap,
-    body: Result<KeyedBody, ApiError>,
-) -> Result<HttpResponse, ApiError> {
+    body: Result<KeyedBody>,
+) -> Result<HttpResponse> {
     if let Some(cursor) = cursor_in(&headers)? {
         caller.ensure(Scope::RunsRead)?;
         let body = body.map_or_else(|_| Value::Null, |sent| sent.body);
@@ -185,7 +185,7 @@ async fn resume(
     caller: Caller,
     QueryParams(params): QueryParams<ResumeParams>,
     headers: HeaderMap,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let options = ChatStreamOptions {
         tokens: params.tokens,
         approvals: params.approvals,
@@ -208,7 +208,7 @@ async fn is_at_the_end(
     caller: &Caller,
     (run_id, after): &(RunId, Cursor),
     options: ChatStreamOptions,
-) -> Result<bool, ApiError> {
+) -> Result<bool> {
     let (runs, tenant) = (app.runs(), caller.tenant());
     let head = runs.head(tenant, run_id).await?;
     if !head.is_over || after.seq != head.last {
@@ -225,12 +225,12 @@ async fn is_at_the_end(
 }
 
 /// The run and cursor from the `Last-Event-ID` header.
-fn cursor_in(headers: &HeaderMap) -> Result<Option<(RunId, Cursor)>, ApiError> {
+fn cursor_in(headers: &HeaderMap) -> Result<Option<(RunId, Cursor)>> {
     let header = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
     header.map(|text| parse_cursor(text, LAST_EVENT_ID)).transpose()
 }
 
-fn parse_cursor(text: &str, param: &str) -> Result<(RunId, Cursor), ApiError> {
+fn parse_cursor(text: &str, param: &str) -> Result<(RunId, Cursor)> {
     let cursor = text.rsplit_once(':').and_then(|(run, cursor)| Some((run, cursor.parse().ok()?)));
     cursor.map(|(run, cursor)| (RunId::new(run), cursor)).ok_or_else(|| {
         let message = format!("`{param}` must be the id of a frame, such as `run_…:12.0`.");
@@ -243,7 +243,7 @@ async fn read_on(
     caller: &Caller,
     (run_id, after): (RunId, Cursor),
     options: ChatStreamOptions,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let (runs, tenant) = (app.runs(), caller.tenant());
     check_cursor(runs, tenant, &run_id, after.seq, LAST_EVENT_ID).await?;
     let events = follow_while_it_runs(runs, tenant, &run_id, Seq::START).await?;

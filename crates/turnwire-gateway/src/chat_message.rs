@@ -11,7 +11,7 @@ use turnwire_surfaces::ChatStreamOptions;
 use utoipa::ToSchema;
 
 use crate::{
-    ApiError, App, Caller,
+    ApiError, App, Caller, Result,
     client_error::{ClientError, refuse_unknown},
     conversations,
     responses::{
@@ -80,7 +80,7 @@ impl ChatMessage {
         "inputs",
     ];
 
-    pub(crate) fn read(body: Value) -> Result<Self, ApiError> {
+    pub(crate) fn read(body: Value) -> Result<Self> {
         if let Value::Object(fields) = &body {
             refuse_unknown(fields, &Self::FIELDS)?;
         }
@@ -119,7 +119,7 @@ impl ChatMessage {
     }
 
     /// Refuses options that only work on a stream.
-    pub(crate) fn refuse_what_needs_a_stream(&self) -> Result<(), ApiError> {
+    pub(crate) fn refuse_what_needs_a_stream(&self) -> Result<()> {
         let needs_stream =
             [("tokens", self.tokens), ("approvals", self.approvals), ("inputs", self.inputs)];
         match needs_stream.iter().find(|(_, is_wished)| *is_wished == Some(true)) {
@@ -133,7 +133,7 @@ impl ChatMessage {
 
     /// The run that answers the message. An unknown session is refused, as on `/ws/chat`: a new
     /// conversation under its name would silently have no history.
-    pub(crate) async fn into_run(self, app: &App, caller: &Caller) -> Result<RunRequest, ApiError> {
+    pub(crate) async fn into_run(self, app: &App, caller: &Caller) -> Result<RunRequest> {
         let mut run = app.chat_request(caller);
         if self.model.is_some() {
             run.model = model_for(app, caller, self.model.as_deref())?;
@@ -172,7 +172,7 @@ async fn replaced(
     caller: &Caller,
     conversation_id: &ConversationId,
     id: &str,
-) -> Result<ItemId, ApiError> {
+) -> Result<ItemId> {
     let entries = app.runs().history(caller.tenant(), conversation_id).await?;
     let found = entries.into_iter().find(|entry| entry.id.as_str() == id);
     let missing = || ApiError::not_found("Item", id).about("replaces");
@@ -180,7 +180,7 @@ async fn replaced(
 }
 
 /// Reads the attachments, and looks up the uploaded files that they name.
-async fn attached(app: &App, caller: &Caller, list: &[Value]) -> Result<Vec<Content>, ApiError> {
+async fn attached(app: &App, caller: &Caller, list: &[Value]) -> Result<Vec<Content>> {
     let references = references_of_attachments(list);
     let found = resolve_references(app, caller, references, &[]).await;
     let found = found.map_err(|error| error.about("attachments"))?;

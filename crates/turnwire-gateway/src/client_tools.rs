@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use turnwire_contract::ToolSpec;
 
 use crate::{
-    ApiError,
+    ApiError, Result,
     client_error::ClientError,
     limits::RequestLimits,
     responses::request::{RequestedTool, read_tools},
@@ -47,7 +47,7 @@ pub(crate) fn with_client_tools(
     mut tools: Vec<Arc<ToolSpec>>,
     of_client: Vec<ToolSpec>,
     path: impl Fn(usize, &ToolSpec) -> String,
-) -> Result<Vec<Arc<ToolSpec>>, ApiError> {
+) -> Result<Vec<Arc<ToolSpec>>> {
     for (n, tool) in of_client.into_iter().enumerate() {
         if tools.iter().any(|known| known.name == tool.name) {
             let message = format!("This server has a tool with the name `{}` itself.", tool.name);

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, QueryParams,
+    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, QueryParams, Result,
     files::DeletedObject,
     page::{Order, Page, PageParams},
     responses::{
@@ -77,7 +77,7 @@ async fn open(
     State(app): State<App>,
     caller: Caller,
     JsonBody(body): JsonBody,
-) -> Result<Json<Conversation>, ApiError> {
+) -> Result<Json<Conversation>> {
     let body = object(body, &["items", "metadata"])?;
     let metadata = read_metadata(&body)?;
     let (entries, turnwire) = read_entries(&app, &caller, &body, &[]).await?;
@@ -101,7 +101,7 @@ async fn retrieve(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<Conversation>, ApiError> {
+) -> Result<Json<Conversation>> {
     Ok(Json(find(&app, &caller, &id).await?.into()))
 }
 
@@ -117,7 +117,7 @@ async fn annotate(
     caller: Caller,
     PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<Conversation>, ApiError> {
+) -> Result<Json<Conversation>> {
     let record = find(&app, &caller, &id).await?;
     let metadata = read_metadata(&object(body, &["metadata"])?)?;
     let store = app.runs().store();
@@ -138,7 +138,7 @@ async fn delete(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<DeletedObject>, ApiError> {
+) -> Result<Json<DeletedObject>> {
     let conversation_id = ConversationId::new(id.as_str());
     let deleted = app.runs().store().delete_conversation(caller.tenant(), &conversation_id).await;
     deleted.or_not_found("Conversation", &id)?;
@@ -160,7 +160,7 @@ async fn add_items(
     caller: Caller,
     PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<Page<InputItem>>, ApiError> {
+) -> Result<Json<Page<InputItem>>> {
     let record = find(&app, &caller, &id).await?;
     let known = app.runs().history(caller.tenant(), &record.id).await?;
     let body = object(body, &["items"])?;
@@ -184,7 +184,7 @@ async fn list_items(
     caller: Caller,
     PathParams(id): PathParams<String>,
     QueryParams(params): QueryParams<PageParams>,
-) -> Result<Json<Page<InputItem>>, ApiError> {
+) -> Result<Json<Page<InputItem>>> {
     page_of_items(&app, &caller, &id, &params, Order::Desc).await
 }
 
@@ -200,7 +200,7 @@ async fn messages(
     caller: Caller,
     PathParams(id): PathParams<String>,
     QueryParams(params): QueryParams<PageParams>,
-) -> Result<Json<Page<InputItem>>, ApiError> {
+) -> Result<Json<Page<InputItem>>> {
     page_of_items(&app, &caller, &id, &params, Order::Asc).await
 }
 
@@ -210,7 +210,7 @@ async fn page_of_items(
     id: &str,
     params: &PageParams,
     order: Order,
-) -> Result<Json<Page<InputItem>>, ApiError> {
+) -> Result<Json<Page<InputItem>>> {
     let record = find(app, caller, id).await?;
     let items = wire_items(&app.runs().history(caller.tenant(), &record.id).await?);
     Ok(Json(Page::of(items, params, order, |item| item.id().to_string())?))
@@ -226,7 +226,7 @@ async fn item(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, item_id)): PathParams<(String, String)>,
-) -> Result<Json<InputItem>, ApiError> {
+) -> Result<Json<InputItem>> {
     let record = find(&app, &caller, &id).await?;
     let items = wire_items(&app.runs().history(caller.tenant(), &record.id).await?);
     let found = items.into_iter().find(|item| item.id().as_str() == item_id);
@@ -249,7 +249,7 @@ async fn remove_item(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, item_id)): PathParams<(String, String)>,
-) -> Result<Json<Conversation>, ApiError> {
+) -> Result<Json<Conversation>> {
     let record = find(&app, &caller, &id).await?;
     let entries = app.runs().history(caller.tenant(), &record.id).await?;
     let Some(entry) = entries.iter().find(|entry| entry.id.as_str() == item_id) else {
@@ -273,11 +273,7 @@ fn with_its_result(entry: &Entry, entries: &[Entry]) -> Vec<ItemId> {
 }
 
 /// Finds a conversation of the caller.
-pub(crate) async fn find(
-    app: &App,
-    caller: &Caller,
-    id: &str,
-) -> Result<ConversationRecord, ApiError> {
+pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<ConversationRecord> {
     let found = app.runs().store().conversation(caller.tenant(), &ConversationId::new(id)).await;
     found.or_not_found("Conversation", id)
 }
@@ -287,7 +283,7 @@ async fn read_entries(
     caller: &Caller,
     body: &Map<String, Value>,
     known: &[Entry],
-) -> Result<(Vec<Entry>, Option<ResponseNote>), ApiError> {
+) -> Result<(Vec<Entry>, Option<ResponseNote>)> {
     let items = match body.get("items") {
         None | Some(Value::Null) => return Ok((Vec::new(), None)),
         Some(Value::Array(items)) => items.clone(),
@@ -337,7 +333,7 @@ fn refuse_what_is_not_kept(items: &[Value], input: &Input) -> Result<(), ClientE
 }
 
 /// The body as an object. Fields other than `known` are refused.
-fn object(body: Value, known: &[&str]) -> Result<Map<String, Value>, ApiError> {
+fn object(body: Value, known: &[&str]) -> Result<Map<String, Value>> {
     match body {
         Value::Object(body) => {
             refuse_unknown(&body, known)?;

@@ -27,7 +27,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    ApiError, App, Caller, PathParams, QueryParams,
+    ApiError, App, Caller, PathParams, QueryParams, Result,
     runs::{head_of, rest_of},
     sse::{EarlyEnd, SseFrame, event_stream_with},
 };
@@ -118,7 +118,7 @@ async fn read(
     PathParams(id): PathParams<String>,
     QueryParams(params): QueryParams<ReadParams>,
     headers: HeaderMap,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let run_id = RunId::new(id);
     let head = head_of(&app, &caller, &run_id).await?;
     if params.live.is_some() && params.offset.is_none() {
@@ -170,7 +170,7 @@ async fn metadata(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let head = head_of(&app, &caller, &RunId::new(id)).await?;
     let page = Page { next: head.last, is_closed: head.is_over, ..Page::default() };
     let mut answer = StatusCode::OK.into_response();
@@ -196,7 +196,7 @@ struct Page {
 
 impl Page {
     /// The stored events after `after`, up to the size of a page.
-    async fn read(after: Seq, mut events: EventStream) -> Result<Self, ApiError> {
+    async fn read(after: Seq, mut events: EventStream) -> Result<Self> {
         let mut page = Self { next: after, ..Self::default() };
         let mut n_bytes = 0;
         while n_bytes < MAX_PAGE {
@@ -211,12 +211,7 @@ impl Page {
     }
 
     /// The events after `after`, once there are some; none if the wait was in vain.
-    async fn wait(
-        app: &App,
-        after: Seq,
-        head: &JournalHead,
-        events: EventStream,
-    ) -> Result<Self, ApiError> {
+    async fn wait(app: &App, after: Seq, head: &JournalHead, events: EventStream) -> Result<Self> {
         let is_closed = head.is_over && head.last == after;
         let mut page = Self { next: after, is_up_to_date: true, is_closed, ..Self::default() };
         if is_closed {
@@ -330,7 +325,7 @@ fn offset(seq: Seq) -> String {
     format!("{:020}", seq.0)
 }
 
-fn parse_offset(text: Option<&str>, head: &JournalHead) -> Result<Seq, ApiError> {
+fn parse_offset(text: Option<&str>, head: &JournalHead) -> Result<Seq> {
     match text {
         None | Some("-1") => Ok(Seq::START),
         Some("now") => Ok(head.last),

@@ -13,7 +13,7 @@ use tracing::error;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{ApiError, App, Json, auth::MetricsReader};
+use crate::{ApiError, App, Json, Result, auth::MetricsReader};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -78,7 +78,7 @@ async fn readyz(State(app): State<App>) -> (StatusCode, Json<Health>) {
     responses((status = 200, description = "The metrics, in the Prometheus format",
         content_type = "application/openmetrics-text"))
 )]
-async fn metrics(State(app): State<App>, _reader: MetricsReader) -> Result<Response, ApiError> {
+async fn metrics(State(app): State<App>, _reader: MetricsReader) -> Result<Response> {
     let text = app.metrics_text().map_err(|cause| {
         error!(%cause, "metrics encoding failed");
         let status = StatusCode::INTERNAL_SERVER_ERROR;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use turnwire_contract::RequestKey;
 use utoipa::IntoParams;
 
-use crate::{ApiError, App, body, fingerprint::fingerprint};
+use crate::{ApiError, App, Result, body, fingerprint::fingerprint};
 
 const HEADER: &str = "idempotency-key";
 /// Maximum length of a key.
@@ -42,7 +42,7 @@ pub(crate) struct KeyedBody {
 impl FromRequest<App> for KeyedBody {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, app: &App) -> Result<Self> {
         let (parts, sent) = request.into_parts();
         let given = given(&parts.headers)?;
         let bytes = body::read(sent, app).await?;
@@ -58,14 +58,14 @@ pub(crate) struct OptionalKey(pub(crate) Option<RequestKey>);
 impl FromRequestParts<App> for OptionalKey {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self> {
         let key = given(&parts.headers)?;
         Ok(Self(key.map(|key| request_key(key, &parts.method, parts.uri.path(), &[]))))
     }
 }
 
 /// The key in the headers, if there is one.
-fn given(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+fn given(headers: &HeaderMap) -> Result<Option<String>> {
     let mut given = headers.get_all(HEADER).iter();
     let Some(key) = given.next() else { return Ok(None) };
     let is_plain =

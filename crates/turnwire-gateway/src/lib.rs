@@ -105,7 +105,7 @@ pub use reload::{ReloadCall, ReloadCalls, ReloadRefused, ReloadReport};
 pub use server::{Server, ServerError};
 
 // What most handlers use.
-pub(crate) use api_error::OrNotFound;
+pub(crate) use api_error::{OrNotFound, Result};
 pub(crate) use body::{JsonBody, typed};
 pub(crate) use json::Json;
 pub(crate) use path::PathParams;

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    ApiError, App, Caller, Json, JsonBody, PathParams,
+    ApiError, App, Caller, Json, JsonBody, PathParams, Result,
     idempotency::{IdempotencyKey, OptionalKey},
     typed,
 };
@@ -285,7 +285,7 @@ async fn try_tool(
     PathParams((server, tool)): PathParams<(String, String)>,
     OptionalKey(key): OptionalKey,
     JsonBody(body): JsonBody,
-) -> Result<(StatusCode, Json<StartedRun>), ApiError> {
+) -> Result<(StatusCode, Json<StartedRun>)> {
     let TriedCall { arguments } = typed(body)?;
     let handle = if let Some(handle) = app.find_by_key(caller.tenant(), key.as_ref()).await? {
         handle
@@ -307,7 +307,7 @@ async fn try_tool(
 
 /// Fails if there is no such server or tool. A server that cannot be reached now has all tools: the
 /// run says what is wrong.
-async fn check_tool(app: &App, caller: &Caller, server: &str, tool: &str) -> Result<(), ApiError> {
+async fn check_tool(app: &App, caller: &Caller, server: &str, tool: &str) -> Result<()> {
     let (runs, who) = (app.runs(), caller.requester());
     if !runs.server_labels(who).iter().any(|label| label == server) {
         return Err(ApiError::not_found("MCP server", server));

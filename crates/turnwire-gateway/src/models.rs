@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{ApiError, App, Caller, Json, PathParams};
+use crate::{ApiError, App, Caller, Json, PathParams, Result};
 
 /// A model.
 #[derive(Debug, Serialize, ToSchema)]
@@ -66,7 +66,7 @@ async fn one(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<Model>, ApiError> {
+) -> Result<Json<Model>> {
     if !app.runs().knows_model(caller.requester(), &id) {
         let message = format!("The model '{id}' does not exist.");
         let status = axum::http::StatusCode::NOT_FOUND;

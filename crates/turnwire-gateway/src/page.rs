@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use turnwire_surfaces::responses::response::ResponseNote;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::api_error::ApiError;
+use crate::api_error::{ApiError, Result};
 
 const USUAL: usize = 20;
 const MAX_LIMIT: usize = 100;
@@ -55,7 +55,7 @@ pub struct Page<T> {
 }
 
 /// The number of entries of a page, if a client asks for `limit`.
-pub(crate) fn checked_limit(limit: Option<usize>) -> Result<usize, ApiError> {
+pub(crate) fn checked_limit(limit: Option<usize>) -> Result<usize> {
     let limit = limit.unwrap_or(USUAL);
     if !(1..=MAX_LIMIT).contains(&limit) {
         let message = format!("`limit` must be between 1 and {MAX_LIMIT}.");
@@ -77,7 +77,7 @@ impl<T> Page<T> {
         params: &PageParams,
         usual_order: Order,
         id: impl Fn(&T) -> String,
-    ) -> Result<Self, ApiError> {
+    ) -> Result<Self> {
         let limit = checked_limit(params.limit)?;
         if params.order.unwrap_or(usual_order) == Order::Desc {
             all.reverse();

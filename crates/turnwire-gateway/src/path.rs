@@ -6,7 +6,10 @@ use axum::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::{api_error::ApiError, app::App};
+use crate::{
+    api_error::{ApiError, Result},
+    app::App,
+};
 
 /// Path parameters. A parameter that is not UTF-8 or contains a NUL character cannot name anything,
 /// so it gets the same 404 as an unknown path and never reaches the store.
@@ -16,7 +19,7 @@ pub(crate) struct PathParams<T>(pub(crate) T);
 impl<T: DeserializeOwned + Send> FromRequestParts<App> for PathParams<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let names = RawPathParams::from_request_parts(parts, app).await;
         let has_names = names.is_ok_and(|names| names.iter().all(|(_, name)| !name.contains('\0')));
         if !has_names {

@@ -15,7 +15,10 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-use crate::{api_error::ApiError, app::App};
+use crate::{
+    api_error::{ApiError, Result},
+    app::App,
+};
 
 /// The query parameters of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +27,7 @@ pub(crate) struct QueryParams<T>(pub(crate) T);
 impl<T: DeserializeOwned> FromRequestParts<App> for QueryParams<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let pairs = Query::<Vec<(String, String)>>::from_request_parts(parts, app).await;
         // Any query string is a list of pairs.
         let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use turnwire_contract::{CallId, FirstCall, RunId, RunRequest, RunStatus, ToolRef};
 use turnwire_surfaces::CallState;
 
-use crate::{ApiError, App, Caller, runs::snapshot_of};
+use crate::{ApiError, App, Caller, Result, runs::snapshot_of};
 
 /// The request of the run that retries the call `call_id` of the run `run_id`.
 pub(crate) async fn retry_of(
@@ -15,7 +15,7 @@ pub(crate) async fn retry_of(
     caller: &Caller,
     run_id: &RunId,
     call_id: &CallId,
-) -> Result<RunRequest, ApiError> {
+) -> Result<RunRequest> {
     let conflict = |message: &str| ApiError::new(StatusCode::CONFLICT, "not_retryable", message);
     let record = app.runs().find(caller.tenant(), run_id).await?;
     let snapshot = snapshot_of(app, caller, run_id.as_str()).await?;

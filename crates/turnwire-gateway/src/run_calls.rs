@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams,
+    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, Result,
     answers::GivenReply,
     client_error::ClientError,
     idempotency::{IdempotencyKey, OptionalKey},
@@ -52,7 +52,7 @@ async fn cancel_call(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
-) -> Result<Json<CommandResult>, ApiError> {
+) -> Result<Json<CommandResult>> {
     let run_id = find(&app, &caller, &id).await?;
     let done = app.cancel_call(&caller, &run_id, &CallId::new(call_id)).await?;
     Ok(Json(CommandResult { run_id: id, done }))
@@ -75,7 +75,7 @@ async fn retry_call(
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
     OptionalKey(key): OptionalKey,
-) -> Result<Json<CommandResult>, ApiError> {
+) -> Result<Json<CommandResult>> {
     let run_id = find(&app, &caller, &id).await?;
     let handle = if let Some(handle) = app.find_by_key(caller.tenant(), key.as_ref()).await? {
         handle
@@ -115,7 +115,7 @@ enum DecisionWord {
 }
 
 impl CallApproval {
-    fn read(body: Value) -> Result<ApprovalAnswer, ApiError> {
+    fn read(body: Value) -> Result<ApprovalAnswer> {
         let answer: Self = typed(body)?;
         let word = answer.decision.map(|word| word == DecisionWord::Approve);
         let approve = match (word, answer.approve) {
@@ -168,7 +168,7 @@ async fn approve_call(
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
     JsonBody(body): JsonBody,
-) -> Result<Json<CommandResult>, ApiError> {
+) -> Result<Json<CommandResult>> {
     let answer = CallApproval::read(body)?;
     let run_id = find(&app, &caller, &id).await?;
     let call_id = CallId::new(call_id);
@@ -208,7 +208,7 @@ async fn give_input(
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
     JsonBody(body): JsonBody,
-) -> Result<Json<CommandResult>, ApiError> {
+) -> Result<Json<CommandResult>> {
     let CallInput { action, content, input_id } = typed(body)?;
     let action = action.ok_or_else(|| ClientError::missing("action"))?;
     let run_id = find(&app, &caller, &id).await?;
@@ -237,7 +237,7 @@ async fn result(
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
     headers: HeaderMap,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let run_id = find(&app, &caller, &id).await?;
     let text = full_result(&app, &caller, &run_id, &call_id, false).await?;
     Ok(text_response(text, &headers))
@@ -250,7 +250,7 @@ pub(crate) async fn full_result(
     run_id: &RunId,
     call_id: &str,
     redact: bool,
-) -> Result<String, ApiError> {
+) -> Result<String> {
     let id = run_id.as_str();
     let mut events = app.runs().stored(caller.tenant(), run_id).await.or_not_found("Run", id)?;
     let output = loop {

@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    ApiError, App, Caller, Json, QueryParams,
+    ApiError, App, Caller, Json, QueryParams, Result,
     page::{Order, checked_limit, unknown_entry},
     sse::{SseFrame, event_stream},
 };
@@ -128,7 +128,7 @@ struct RunListParams {
 }
 
 impl RunListParams {
-    fn query(self) -> Result<RunQuery, ApiError> {
+    fn query(self) -> Result<RunQuery> {
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());
         Ok(RunQuery {
             filter: RunFilter {
@@ -148,7 +148,7 @@ impl RunListParams {
     }
 }
 
-fn statuses(list: &str) -> Result<Vec<ListedStatus>, ApiError> {
+fn statuses(list: &str) -> Result<Vec<ListedStatus>> {
     let words = list.split(',').map(str::trim).filter(|word| !word.is_empty());
     words
         .map(|word| {
@@ -175,7 +175,7 @@ async fn list(
     State(app): State<App>,
     caller: Caller,
     QueryParams(params): QueryParams<RunListParams>,
-) -> Result<Json<RunList>, ApiError> {
+) -> Result<Json<RunList>> {
     let query = params.query()?;
     let store = app.runs().store();
     let page = store.select(caller.tenant(), &query).await.map_err(|error| match error {
@@ -214,7 +214,7 @@ fn unknown_place(query: &RunQuery) -> ApiError {
     responses((status = 200, description = "The lines of runs that change. The stream has no end",
         content((RunLine = "text/event-stream"))))
 )]
-async fn changes(State(app): State<App>, caller: Caller) -> Result<HttpResponse, ApiError> {
+async fn changes(State(app): State<App>, caller: Caller) -> Result<HttpResponse> {
     let changes = app.runs().changes(caller.tenant()).await?;
     Ok(event_stream(&app, changes.map(Ok), |out, change| match change {
         RunChange::Run(run) => SseFrame::begin(out).event("run").json(&RunLine::from(&*run)),

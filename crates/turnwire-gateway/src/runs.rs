@@ -25,7 +25,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    ApiError, App, Caller, Json, OrNotFound, PathParams, QueryParams,
+    ApiError, App, Caller, Json, OrNotFound, PathParams, QueryParams, Result,
     sse::{SseFrame, body_of_lines, event_stream},
     streaming::{cursor_ahead, follow_while_it_runs},
 };
@@ -51,16 +51,12 @@ async fn snapshot(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<RunSnapshot>, ApiError> {
+) -> Result<Json<RunSnapshot>> {
     Ok(Json(snapshot_of(&app, &caller, &id).await?))
 }
 
 /// The current state of the run.
-pub(crate) async fn snapshot_of(
-    app: &App,
-    caller: &Caller,
-    id: &str,
-) -> Result<RunSnapshot, ApiError> {
+pub(crate) async fn snapshot_of(app: &App, caller: &Caller, id: &str) -> Result<RunSnapshot> {
     shared_snapshot(app, caller, id, false).await
 }
 
@@ -70,7 +66,7 @@ pub(crate) async fn shared_snapshot(
     caller: &Caller,
     id: &str,
     redact: bool,
-) -> Result<RunSnapshot, ApiError> {
+) -> Result<RunSnapshot> {
     let run_id = RunId::new(id);
     let mut events = app.runs().stored(caller.tenant(), &run_id).await.or_not_found("Run", id)?;
     let mut fold = SnapshotFold::default();
@@ -138,7 +134,7 @@ async fn events(
     PathParams(id): PathParams<String>,
     QueryParams(params): QueryParams<EventsParams>,
     headers: HeaderMap,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let view = EventsView { shown: Shown::Everything, until: Box::pin(pending()) };
     stream_events(&app, &caller, &id, params, &headers, view).await
 }
@@ -178,7 +174,7 @@ pub(crate) async fn stream_events(
     params: EventsParams,
     headers: &HeaderMap,
     view: EventsView,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let run_id = RunId::new(id);
     let mut after = after(headers, &params)?;
     let mut first = None;
@@ -254,11 +250,7 @@ fn line(value: &impl Serialize) -> Bytes {
 
 /// Position of the journal of a run. A run that is over gets no more events, even if its journal
 /// does not say so.
-pub(crate) async fn head_of(
-    app: &App,
-    caller: &Caller,
-    run_id: &RunId,
-) -> Result<JournalHead, ApiError> {
+pub(crate) async fn head_of(app: &App, caller: &Caller, run_id: &RunId) -> Result<JournalHead> {
     // Read before the journal: if the run is over now, its journal is complete.
     let record = record_of(app, caller, run_id).await?;
     let head = app.runs().head(caller.tenant(), run_id).await;
@@ -276,7 +268,7 @@ pub(crate) async fn rest_of(
     head: &JournalHead,
     after: Seq,
     follow: bool,
-) -> Result<EventStream, ApiError> {
+) -> Result<EventStream> {
     if after > head.last {
         return Err(cursor_ahead(after.0, "after"));
     }
@@ -289,7 +281,7 @@ pub(crate) async fn rest_of(
     rest.or_not_found("Run", run_id.as_str())
 }
 
-fn after(headers: &HeaderMap, params: &EventsParams) -> Result<Seq, ApiError> {
+fn after(headers: &HeaderMap, params: &EventsParams) -> Result<Seq> {
     let header = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
     let (text, param) = match (header, params.after.as_deref()) {
         (Some(header), _) => (header, LAST_EVENT_ID),
@@ -327,18 +319,18 @@ async fn cancel(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<CommandResult>, ApiError> {
+) -> Result<Json<CommandResult>> {
     let run_id = find(&app, &caller, &id).await?;
     let done = app.cancel(&caller, &run_id).await?;
     Ok(Json(CommandResult { run_id: id, done }))
 }
 
-pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunId, ApiError> {
+pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunId> {
     let run_id = RunId::new(id);
     app.runs().status(caller.tenant(), &run_id).await.or_not_found("Run", id)?;
     Ok(run_id)
 }
 
-async fn record_of(app: &App, caller: &Caller, run_id: &RunId) -> Result<RunRecord, ApiError> {
+async fn record_of(app: &App, caller: &Caller, run_id: &RunId) -> Result<RunRecord> {
     app.runs().find(caller.tenant(), run_id).await.or_not_found("Run", run_id.as_str())
 }

@@ -22,7 +22,7 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    ApiError, App, Caller, Json, JsonBody, PathParams, QueryParams,
+    ApiError, App, Caller, Json, JsonBody, PathParams, QueryParams, Result,
     audit::Deed,
     auth::SharedReader,
     run_calls::{full_result, text_response},
@@ -118,7 +118,7 @@ async fn create(
     caller: Caller,
     PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<MadeShare>, ApiError> {
+) -> Result<Json<MadeShare>> {
     let NewShare { expires_in_sec, redact } = typed(body)?;
     let seconds = expires_in_sec.unwrap_or(USUAL_SECONDS);
     if !(1..=MAX_SECONDS).contains(&seconds) {
@@ -161,7 +161,7 @@ async fn list(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<ShareList>, ApiError> {
+) -> Result<Json<ShareList>> {
     let (run_id, now) = (runs::find(&app, &caller, &id).await?, app.runs().now());
     let shares = app.runs().shares().shares_of(caller.tenant(), &run_id).await?;
     let valid = shares.into_iter().filter(|share| share.expires_at > now);
@@ -195,7 +195,7 @@ async fn revoke(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, share_id)): PathParams<(String, String)>,
-) -> Result<Json<RevokedShare>, ApiError> {
+) -> Result<Json<RevokedShare>> {
     let run_id = runs::find(&app, &caller, &id).await?;
     let deed = Deed::new(AuditAction::ShareRevoked, run_id.as_str()).detail(&share_id);
     app.audit(&caller, deed).await?;
@@ -226,7 +226,7 @@ struct SharedRun {
 async fn snapshot(
     State(app): State<App>,
     SharedReader { caller, share }: SharedReader,
-) -> Result<Json<SharedRun>, ApiError> {
+) -> Result<Json<SharedRun>> {
     let Share { run_id, redact, expires_at, .. } = share;
     let run = runs::shared_snapshot(&app, &caller, run_id.as_str(), redact).await?;
     Ok(Json(SharedRun { run, redact, expires_at }))
@@ -254,7 +254,7 @@ async fn events(
     SharedReader { caller, share }: SharedReader,
     QueryParams(params): QueryParams<EventsParams>,
     headers: HeaderMap,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let run_id = share.run_id.clone();
     let shown = if share.redact { Shown::WithoutTexts } else { Shown::WithoutActors };
     let view = runs::EventsView { shown, until: Box::pin(invalid(app.clone(), share)) };
@@ -282,7 +282,7 @@ async fn result(
     SharedReader { caller, share }: SharedReader,
     PathParams((_, call_id)): PathParams<(String, String)>,
     headers: HeaderMap,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let text = full_result(&app, &caller, &share.run_id, &call_id, share.redact).await?;
     Ok(text_response(text, &headers))
 }
@@ -301,7 +301,7 @@ async fn invalid(app: App, share: Share) {
 }
 
 /// Returns the share that `token` stands for.
-pub(crate) async fn check(app: &App, token: &str) -> Result<Share, ApiError> {
+pub(crate) async fn check(app: &App, token: &str) -> Result<Share> {
     let nothing = || {
         let message = "There is no shared run here. The link may have expired or been revoked.";
         ApiError::new(StatusCode::NOT_FOUND, "not_found", message)

@@ -11,7 +11,12 @@ use turnwire_contract::{
 };
 use turnwire_engine::{Measure, QuotaStatus, RunHandle, RunSlot, StartError, StartOptions};
 
-use crate::{api_error::ApiError, app::App, auth::Caller, quota_headers::whole_seconds};
+use crate::{
+    api_error::{ApiError, Result},
+    app::App,
+    auth::Caller,
+    quota_headers::whole_seconds,
+};
 
 /// How long a request waits for its entry in the audit log.
 const RECORDING_TIME: Duration = Duration::from_millis(500);
@@ -28,7 +33,7 @@ impl App {
         caller: &Caller,
         run: RunRequest,
         options: StartOptions,
-    ) -> Result<RunHandle, ApiError> {
+    ) -> Result<RunHandle> {
         let (handle, ()) = self.start_then(caller, run, options, |_, _| ()).await?;
         Ok(handle)
     }
@@ -42,7 +47,7 @@ impl App {
         run: RunRequest,
         options: StartOptions,
         then: impl FnOnce(&Self, &RunHandle) -> T + Send + 'static,
-    ) -> Result<(RunHandle, T), ApiError> {
+    ) -> Result<(RunHandle, T)> {
         let (app, caller) = (self.clone(), caller.clone());
         // Boxed, because the runtime moves a task's future several times.
         let starting = Box::pin(async move {
@@ -67,7 +72,7 @@ impl App {
         caller: &Caller,
         run: RunRequest,
         options: StartOptions,
-    ) -> Result<RunHandle, ApiError> {
+    ) -> Result<RunHandle> {
         self.ensure_open()?;
         let (asked_by, trace) = (caller.actor().cloned(), caller.trace().cloned());
         let granted_scopes = self.runs().access().granted(caller.scopes());
@@ -95,14 +100,14 @@ impl App {
     }
 
     /// Holds a place for a run, unless its tenant or key has as many as it may have at once.
-    async fn hold_by_quota(&self, caller: &Caller) -> Result<RunSlot, ApiError> {
+    async fn hold_by_quota(&self, caller: &Caller) -> Result<RunSlot> {
         let actor = caller.actor().map(|actor| &**actor);
         let held = self.runs().quotas().hold_run(caller.tenant(), actor).await;
         held.map_err(|reached| used_up(&reached))
     }
 
     /// Counts a request, unless a quota of its tenant or key is used up.
-    async fn admit_by_quota(&self, caller: &Caller) -> Result<(), ApiError> {
+    async fn admit_by_quota(&self, caller: &Caller) -> Result<()> {
         let actor = caller.actor().map(|actor| &**actor);
         let answer = self.runs().quotas().admit(caller.tenant(), actor).await;
         caller.rate_limit_headers().note(&answer);
@@ -231,7 +236,7 @@ async fn is_recorded(log: &dyn AuditLog, run_id: &RunId) -> bool {
     log.list(query).await.is_ok_and(|found| !found.is_empty())
 }
 
-pub(crate) async fn outcome_of<T>(task: JoinHandle<Result<T, ApiError>>) -> Result<T, ApiError> {
+pub(crate) async fn outcome_of<T>(task: JoinHandle<Result<T>>) -> Result<T> {
     task.await.unwrap_or_else(|error| {
         error!(%error, "task panicked");
         let message = "Internal server error. See the server log.";

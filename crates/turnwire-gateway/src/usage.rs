@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    ApiError, App, Caller, Json, QueryParams,
+    App, Caller, Json, QueryParams, Result,
     admin::{Admin, checked_name},
 };
 
@@ -98,7 +98,7 @@ struct QuotaUsage {
     path = "/v1/usage",
     responses((status = 200, description = "The quotas of the caller", body = QuotaUsage))
 )]
-async fn own(State(app): State<App>, caller: Caller) -> Result<Json<QuotaUsage>, ApiError> {
+async fn own(State(app): State<App>, caller: Caller) -> Result<Json<QuotaUsage>> {
     let (actor, tenant) = (caller.actor().map(|actor| &**actor), caller.tenant());
     let mut quotas = app.runs().quotas().report(tenant, actor).await;
     quotas.extend(app.stored_bytes(tenant).await?);
@@ -108,10 +108,7 @@ async fn own(State(app): State<App>, caller: Caller) -> Result<Json<QuotaUsage>,
 
 impl App {
     /// Where the quota of stored bytes of a tenant stands, if there is one.
-    pub(crate) async fn stored_bytes(
-        &self,
-        tenant: &TenantId,
-    ) -> Result<Option<QuotaStatus>, ApiError> {
+    pub(crate) async fn stored_bytes(&self, tenant: &TenantId) -> Result<Option<QuotaStatus>> {
         let Some(max) = self.runs().quotas().max_stored_bytes(tenant) else { return Ok(None) };
         let used = self.library().stored_bytes(tenant).await?;
         Ok(Some(QuotaStatus {
@@ -173,7 +170,7 @@ async fn by_key(
     State(app): State<App>,
     caller: Caller,
     QueryParams(params): QueryParams<UsageParams>,
-) -> Result<Json<UsageList>, ApiError> {
+) -> Result<Json<UsageList>> {
     let admin = Admin::new(&caller)?;
     let tenant = admin.tenant(checked_name("tenant", params.tenant)?.map(TenantId::new))?;
     let mut report = app.runs().quotas().report_by_holder(&tenant).await?;

@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    ApiError, App, Caller, Json, PathParams, QueryParams,
+    ApiError, App, Caller, Json, PathParams, QueryParams, Result,
     page::{Order, Page, checked_limit, unknown_entry},
 };
 
@@ -118,7 +118,7 @@ async fn list(
     State(app): State<App>,
     caller: Caller,
     QueryParams(params): QueryParams<DeliveryListParams>,
-) -> Result<Json<Page<DeliveryLine>>, ApiError> {
+) -> Result<Json<Page<DeliveryLine>>> {
     let most = checked_limit(params.limit)?;
     let query = DeliveryQuery {
         status: params.status,
@@ -168,7 +168,7 @@ async fn redeliver(
     State(app): State<App>,
     caller: Caller,
     PathParams(delivery_id): PathParams<String>,
-) -> Result<Json<DeliveryLine>, ApiError> {
+) -> Result<Json<DeliveryLine>> {
     let now = app.runs().now();
     let found = match &app.options().webhooks {
         Some(webhooks) => webhooks.outbox.redeliver(caller.tenant(), &delivery_id, now).await?,

@@ -32,7 +32,7 @@ use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    ApiError, App, Caller, QueryParams,
+    App, Caller, QueryParams, Result,
     answers::{GivenReply, not_asked},
     connection_permit::ConnectionPermit,
     limits,
@@ -79,7 +79,7 @@ async fn connect(
     QueryParams(params): QueryParams<ConnectParams>,
     permit: ConnectionPermit,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let upgrade = upgrade.map_err(|_| {
         websocket::upgrade_required("This endpoint is a WebSocket. Send `Upgrade: websocket`.")
     })?;
@@ -352,7 +352,7 @@ impl Chat {
     }
 
     /// Sends the reason if a user's answer was not accepted.
-    async fn note_answered(&mut self, answered: Result<(), ApiError>) -> Result<(), Disconnected> {
+    async fn note_answered(&mut self, answered: Result<()>) -> Result<(), Disconnected> {
         let Err(error) = answered else { return Ok(()) };
         let code = match error.status {
             StatusCode::FORBIDDEN => ErrorCode::AccessDenied,
@@ -371,11 +371,7 @@ impl Chat {
         self.asking.push(Box::pin(all_tools(self.app.clone(), self.caller.clone())));
     }
 
-    async fn done(
-        &mut self,
-        was_done: Result<bool, ApiError>,
-        otherwise: &str,
-    ) -> Result<(), Disconnected> {
+    async fn done(&mut self, was_done: Result<bool>, otherwise: &str) -> Result<(), Disconnected> {
         match was_done {
             Ok(true) => Ok(()),
             Ok(false) => self.refuse(ErrorCode::InvalidFormat, otherwise).await,

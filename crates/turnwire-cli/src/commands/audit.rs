@@ -15,7 +15,7 @@ use super::{
 use crate::{
     args::{AuditCommand, AuditListArguments, AuditVerifyArguments},
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
 };
 
 pub(crate) fn audit(command: &AuditCommand, environment: &Environment) -> Exit {
@@ -29,11 +29,7 @@ pub(crate) fn audit(command: &AuditCommand, environment: &Environment) -> Exit {
     })
 }
 
-async fn list(
-    store: &Store,
-    arguments: &AuditListArguments,
-    output: Output,
-) -> Result<(), Problem> {
+async fn list(store: &Store, arguments: &AuditListArguments, output: Output) -> Result<()> {
     let query = AuditQuery {
         tenant: arguments.tenant.as_deref().map(TenantId::from),
         action: arguments.action,
@@ -46,11 +42,7 @@ async fn list(
     Ok(())
 }
 
-async fn verify(
-    store: &Store,
-    arguments: &AuditVerifyArguments,
-    output: Output,
-) -> Result<(), Problem> {
+async fn verify(store: &Store, arguments: &AuditVerifyArguments, output: Output) -> Result<()> {
     let kept = arguments.against.as_deref().map_or(Ok(Vec::new()), kept_ends)?;
     let report = AuditLog::verify(store, &kept).await.map_err(refused)?;
     let (n_entries, n_chains) = (report.n_entries, report.n_chains);
@@ -71,7 +63,7 @@ async fn verify(
 }
 
 /// The ends of chains in an earlier report.
-fn kept_ends(file: &Path) -> Result<Vec<AuditEnd>, Problem> {
+fn kept_ends(file: &Path) -> Result<Vec<AuditEnd>> {
     #[derive(Deserialize)]
     struct Report {
         ends: Vec<AuditEnd>,

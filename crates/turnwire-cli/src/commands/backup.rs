@@ -8,7 +8,7 @@ use super::watched::runtime;
 use crate::{
     args::BackupArguments,
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
     settings::url_of_store,
     terminal::{Paint, tell},
 };
@@ -23,7 +23,7 @@ pub(crate) fn backup(arguments: &BackupArguments, environment: &Environment) -> 
     }
 }
 
-fn copied(arguments: &BackupArguments, environment: &Environment) -> Result<(), Problem> {
+fn copied(arguments: &BackupArguments, environment: &Environment) -> Result<()> {
     let url = url_of_store(arguments.config.as_deref(), environment)?;
     let made = runtime()?.block_on(turnwire_stores::backup(&url, &arguments.file));
     made.map_err(|error| worded(&error))?;

@@ -30,7 +30,7 @@ use super::output::print_line;
 use crate::{
     args::CheckArguments,
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
     settings::{filled, is_http_url},
     signals::Signals,
     terminal::{Colour, Paint},
@@ -59,7 +59,7 @@ pub(crate) fn check(arguments: &CheckArguments, environment: &Environment) -> Ex
 }
 
 /// Reads and checks the stream.
-fn read(arguments: &CheckArguments, environment: &Environment) -> Result<Report, Problem> {
+fn read(arguments: &CheckArguments, environment: &Environment) -> Result<Report> {
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Problem::usage(format!("cannot start the runtime: {error}")))?;
     if is_http_url(&arguments.source) {
@@ -78,7 +78,7 @@ fn read(arguments: &CheckArguments, environment: &Environment) -> Result<Report,
     runtime.block_on(read_text(&text, arguments.resumed))
 }
 
-fn text_of(source: &str) -> Result<Vec<u8>, Problem> {
+fn text_of(source: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if source == "-" {
         let read = io::stdin().lock().read_to_end(&mut bytes);
@@ -92,7 +92,7 @@ fn text_of(source: &str) -> Result<Vec<u8>, Problem> {
 }
 
 /// Checks a recorded stream in any of the three formats.
-async fn read_text(bytes: &[u8], is_resumed: bool) -> Result<Report, Problem> {
+async fn read_text(bytes: &[u8], is_resumed: bool) -> Result<Report> {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_start_matches('\u{feff}').trim();
     let options = CheckOptions { is_resumed, is_sse: false };
@@ -138,7 +138,7 @@ fn read_data(name: Option<&str>, data: &str, checker: &mut Checker) {
 async fn read_events<E>(
     pieces: impl Stream<Item = Result<Bytes, E>>,
     checker: &mut Checker,
-) -> Result<(), Problem>
+) -> Result<()>
 where
     E: std::error::Error + Send + Sync + 'static,
 {
@@ -158,10 +158,7 @@ where
     Ok(())
 }
 
-async fn read_address(
-    arguments: &CheckArguments,
-    environment: &Environment,
-) -> Result<Report, Problem> {
+async fn read_address(arguments: &CheckArguments, environment: &Environment) -> Result<Report> {
     let headers = headers(arguments, environment)?;
     let deadline = Instant::now() + Duration::from_secs(arguments.timeout.get());
     let mut signals = Signals::listen()
@@ -205,7 +202,7 @@ async fn read_address(
     Ok(checker.finish())
 }
 
-async fn ask(arguments: &CheckArguments, headers: HeaderMap) -> Result<Response, Problem> {
+async fn ask(arguments: &CheckArguments, headers: HeaderMap) -> Result<Response> {
     let client = turnwire_http::client()
         .connect_timeout(CONNECT_TIMEOUT)
         // A redirect would forward the key to another host.
@@ -238,7 +235,7 @@ async fn ask(arguments: &CheckArguments, headers: HeaderMap) -> Result<Response,
     Err(problem)
 }
 
-fn headers(arguments: &CheckArguments, environment: &Environment) -> Result<HeaderMap, Problem> {
+fn headers(arguments: &CheckArguments, environment: &Environment) -> Result<HeaderMap> {
     let mut headers =
         HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/event-stream"))]);
     let usual = arguments.ask.is_some().then_some(USUAL_KEY);
@@ -266,7 +263,7 @@ fn headers(arguments: &CheckArguments, environment: &Environment) -> Result<Head
     Ok(headers)
 }
 
-fn header_value(value: &str) -> Result<HeaderValue, Problem> {
+fn header_value(value: &str) -> Result<HeaderValue> {
     let mut value = HeaderValue::from_str(value)
         .map_err(|_| Problem::usage("a key or a header has characters that none can carry"))?;
     value.set_sensitive(true);

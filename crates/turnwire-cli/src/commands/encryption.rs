@@ -11,7 +11,7 @@ use super::{
 use crate::{
     args::EncryptionCommand,
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
 };
 
 pub(crate) fn encryption(command: &EncryptionCommand, environment: &Environment) -> Exit {
@@ -31,7 +31,7 @@ pub(crate) fn encryption(command: &EncryptionCommand, environment: &Environment)
     })
 }
 
-async fn status(store: &Store, output: Output) -> Result<(), Problem> {
+async fn status(store: &Store, output: Output) -> Result<()> {
     let status = store.encryption_status().await.map_err(refused)?;
     let wrapped = status.wrapped.iter().map(|it| {
         json!({
@@ -67,7 +67,7 @@ fn worded(status: &EncryptionStatus) -> String {
     lines.join("\n")
 }
 
-fn must_be_known(status: &EncryptionStatus) -> Result<(), Problem> {
+fn must_be_known(status: &EncryptionStatus) -> Result<()> {
     let missing: Vec<&str> = status.closed().map(|closed| closed.operator_key.as_str()).collect();
     if missing.is_empty() {
         return Ok(());
@@ -76,7 +76,7 @@ fn must_be_known(status: &EncryptionStatus) -> Result<(), Problem> {
         .hint("add them to the keys of [encryption], after the first one"))
 }
 
-async fn rewrap(store: &Store, output: Output) -> Result<(), Problem> {
+async fn rewrap(store: &Store, output: Output) -> Result<()> {
     must_be_on(store).await?;
     let n_keys = store.rewrap_tenant_keys().await.map_err(refused)?;
     let answer = json!({ "rewrapped": n_keys });
@@ -84,7 +84,7 @@ async fn rewrap(store: &Store, output: Output) -> Result<(), Problem> {
     must_be_known(&store.encryption_status().await.map_err(refused)?)
 }
 
-async fn rotate(store: &Store, tenant: Option<&TenantId>, output: Output) -> Result<(), Problem> {
+async fn rotate(store: &Store, tenant: Option<&TenantId>, output: Output) -> Result<()> {
     must_be_on(store).await?;
     let n_tenants = store.rotate_tenant_keys(tenant).await.map_err(refused)?;
     if let (Some(tenant), 0) = (tenant, n_tenants) {
@@ -95,7 +95,7 @@ async fn rotate(store: &Store, tenant: Option<&TenantId>, output: Output) -> Res
     Ok(())
 }
 
-async fn must_be_on(store: &Store) -> Result<(), Problem> {
+async fn must_be_on(store: &Store) -> Result<()> {
     let status = store.encryption_status().await.map_err(refused)?;
     if !status.operator_keys.is_empty() {
         return Ok(());

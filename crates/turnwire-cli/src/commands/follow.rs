@@ -6,7 +6,7 @@ use super::watched::{LAST_MOMENT, after_end, exit_of, runtime, tell_how_to_go_on
 use crate::{
     args::FollowArguments,
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Result},
     server_client::{self, ServerClient, connect},
     signals::listen,
     telemetry,
@@ -20,11 +20,7 @@ pub(crate) fn follow(arguments: &FollowArguments, environment: &Environment) -> 
         .unwrap_or_else(|problem| problem.shown(look.paint))
 }
 
-fn follow_with(
-    arguments: &FollowArguments,
-    environment: &Environment,
-    look: Look,
-) -> Result<Exit, Problem> {
+fn follow_with(arguments: &FollowArguments, environment: &Environment, look: Look) -> Result<Exit> {
     telemetry::start(environment, look)?;
     let client = connect(arguments.server.server.as_ref(), environment, look.paint)?;
     let run_id = RunId::new(arguments.run_id.as_str());
@@ -41,7 +37,7 @@ async fn watch_run(
     run_id: &RunId,
     look: Look,
     asker: Asker,
-) -> Result<WatchEnd, Problem> {
+) -> Result<WatchEnd> {
     let mut signals = listen()?;
     let run = server_client::follow(client, run_id);
     let ending = watch(run, look, asker, &mut signals, async {}).await?;

@@ -18,7 +18,7 @@ use crate::{
         KeyCreateArguments, KeyListArguments, KeyRevokeArguments, KeyRotateArguments, KeysCommand,
     },
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
     terminal::{Colour, tell},
 };
 
@@ -36,7 +36,7 @@ pub(crate) fn keys(command: &KeysCommand, environment: &Environment) -> Exit {
     })
 }
 
-async fn execute(command: &KeysCommand, store: &Store, output: Output) -> Result<(), Problem> {
+async fn execute(command: &KeysCommand, store: &Store, output: Output) -> Result<()> {
     match command {
         KeysCommand::Create(arguments) => create(store, arguments, output).await,
         KeysCommand::List(arguments) => list(store, arguments, output).await,
@@ -45,11 +45,7 @@ async fn execute(command: &KeysCommand, store: &Store, output: Output) -> Result
     }
 }
 
-async fn create(
-    store: &Store,
-    arguments: &KeyCreateArguments,
-    output: Output,
-) -> Result<(), Problem> {
+async fn create(store: &Store, arguments: &KeyCreateArguments, output: Output) -> Result<()> {
     let project = arguments.project.as_deref();
     let names = [("--tenant", arguments.tenant.as_str()), ("--name", &arguments.name)].into_iter();
     for (option, name) in names.chain(project.map(|name| ("--project", name))) {
@@ -84,7 +80,7 @@ async fn create(
     Ok(())
 }
 
-async fn list(store: &Store, arguments: &KeyListArguments, output: Output) -> Result<(), Problem> {
+async fn list(store: &Store, arguments: &KeyListArguments, output: Output) -> Result<()> {
     let tenant = arguments.tenant.as_deref().map(TenantId::from);
     let keys = store.list_keys(tenant.as_ref()).await.map_err(refused)?;
     let now = now();
@@ -93,11 +89,7 @@ async fn list(store: &Store, arguments: &KeyListArguments, output: Output) -> Re
     Ok(())
 }
 
-async fn rotate(
-    store: &Store,
-    arguments: &KeyRotateArguments,
-    output: Output,
-) -> Result<(), Problem> {
+async fn rotate(store: &Store, arguments: &KeyRotateArguments, output: Output) -> Result<()> {
     let keys = store.list_keys(None).await.map_err(refused)?;
     let old = keys.into_iter().find(|key| key.key_id == arguments.key_id);
     let old = old.ok_or_else(|| no_key(&arguments.key_id))?;
@@ -114,11 +106,7 @@ async fn rotate(
     Ok(())
 }
 
-async fn revoke(
-    store: &Store,
-    arguments: &KeyRevokeArguments,
-    output: Output,
-) -> Result<(), Problem> {
+async fn revoke(store: &Store, arguments: &KeyRevokeArguments, output: Output) -> Result<()> {
     let now = now();
     let keys = store.list_keys(None).await.map_err(refused)?;
     let key = keys.into_iter().find(|key| key.key_id == arguments.key_id);
@@ -132,7 +120,7 @@ async fn revoke(
     Ok(())
 }
 
-fn made(new: NewApiKey) -> Result<(ApiKey, String), Problem> {
+fn made(new: NewApiKey) -> Result<(ApiKey, String)> {
     new.make().map_err(|error| Problem::failure(format!("no random bytes for a key: {error}")))
 }
 

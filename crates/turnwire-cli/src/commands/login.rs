@@ -7,7 +7,7 @@ use crate::{
     addresses::{ServerAddress, usual_server},
     args::{LoginArguments, LogoutArguments},
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
     server_client::{Credentials, ServerClient, named_server},
     terminal::{Colour, Paint, read_secret, tell},
 };
@@ -22,18 +22,14 @@ pub(crate) fn logout(arguments: &LogoutArguments, environment: &Environment) -> 
     shown(log_out(arguments, environment), paint)
 }
 
-fn shown(done: Result<(), Problem>, paint: Paint) -> Exit {
+fn shown(done: Result<()>, paint: Paint) -> Exit {
     match done {
         Ok(()) => Exit::Done,
         Err(problem) => problem.shown(paint),
     }
 }
 
-fn log_in(
-    arguments: &LoginArguments,
-    environment: &Environment,
-    paint: Paint,
-) -> Result<(), Problem> {
+fn log_in(arguments: &LoginArguments, environment: &Environment, paint: Paint) -> Result<()> {
     let server = server_of(arguments.server.server.as_ref(), environment)?;
     let mut credentials = Credentials::read(environment)?;
     let key = read_key(&server)?;
@@ -47,7 +43,7 @@ fn log_in(
     Ok(())
 }
 
-fn log_out(arguments: &LogoutArguments, environment: &Environment) -> Result<(), Problem> {
+fn log_out(arguments: &LogoutArguments, environment: &Environment) -> Result<()> {
     let server = server_of(arguments.server.server.as_ref(), environment)?;
     let had_one = Credentials::read(environment)?.remove(&server)?;
     let origin = server.origin();
@@ -59,10 +55,7 @@ fn log_out(arguments: &LogoutArguments, environment: &Environment) -> Result<(),
     Ok(())
 }
 
-fn server_of(
-    argument: Option<&ServerAddress>,
-    environment: &Environment,
-) -> Result<ServerAddress, Problem> {
+fn server_of(argument: Option<&ServerAddress>, environment: &Environment) -> Result<ServerAddress> {
     match named_server(argument, environment)? {
         Some(server) => Ok(server),
         None => ServerAddress::parse(&usual_server()).map_err(Problem::usage),
@@ -70,7 +63,7 @@ fn server_of(
 }
 
 /// Reads the key from the terminal without echo, or the first line of a pipe.
-fn read_key(server: &ServerAddress) -> Result<String, Problem> {
+fn read_key(server: &ServerAddress) -> Result<String> {
     let unread = |error: io::Error| match error.kind() {
         io::ErrorKind::Interrupted => {
             Problem { exit: Exit::Interrupted, ..Problem::usage("no key was saved") }

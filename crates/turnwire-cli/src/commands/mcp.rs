@@ -20,7 +20,7 @@ use super::{output::print_line, watched::runtime};
 use crate::{
     args::{McpArguments, McpCommand, McpLoginArguments, McpTestArguments},
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
     settings::{McpSettings, did_you_mean},
     telemetry,
     terminal::{Colour, Paint, tell},
@@ -45,7 +45,7 @@ pub(crate) fn mcp(command: &McpCommand, environment: &Environment) -> Exit {
     done.unwrap_or_else(|problem| problem.shown(on_stderr))
 }
 
-fn settings(common: &McpArguments, environment: &Environment) -> Result<McpSettings, Problem> {
+fn settings(common: &McpArguments, environment: &Environment) -> Result<McpSettings> {
     McpSettings::read(common.config.as_deref(), &common.mcp_config, environment)
 }
 
@@ -126,7 +126,7 @@ async fn find(
     (found, tools)
 }
 
-fn list(common: &McpArguments, environment: &Environment, paint: Paint) -> Result<Exit, Problem> {
+fn list(common: &McpArguments, environment: &Environment, paint: Paint) -> Result<Exit> {
     let settings = settings(common, environment)?;
     let servers = Arc::new(McpServers::new(settings.servers.clone()));
     let found = runtime()?.block_on(async {
@@ -173,11 +173,7 @@ struct CallReport {
     output: Option<ToolOutput>,
 }
 
-fn test(
-    arguments: &McpTestArguments,
-    environment: &Environment,
-    paint: Paint,
-) -> Result<Exit, Problem> {
+fn test(arguments: &McpTestArguments, environment: &Environment, paint: Paint) -> Result<Exit> {
     let settings = settings(&arguments.common, environment)?;
     let name = &arguments.name;
     let options = named(&settings, name)?;
@@ -210,7 +206,7 @@ fn test(
     Ok(if works { Exit::Done } else { Exit::Failed })
 }
 
-fn named<'a>(settings: &'a McpSettings, name: &str) -> Result<&'a McpServerOptions, Problem> {
+fn named<'a>(settings: &'a McpSettings, name: &str) -> Result<&'a McpServerOptions> {
     settings.servers.get(name).ok_or_else(|| {
         let names: Vec<&str> = settings.servers.keys().map(String::as_str).collect();
         Problem::usage(format!("there is no MCP server `{name}` in the settings"))
@@ -219,7 +215,7 @@ fn named<'a>(settings: &'a McpSettings, name: &str) -> Result<&'a McpServerOptio
 }
 
 /// Logs a person in to a server and stores the tokens.
-fn login(arguments: &McpLoginArguments, environment: &Environment) -> Result<Exit, Problem> {
+fn login(arguments: &McpLoginArguments, environment: &Environment) -> Result<Exit> {
     let settings = settings(&arguments.common, environment)?;
     let name = &arguments.name;
     let servers = McpServers::new([(name.clone(), named(&settings, name)?.clone())].into());
@@ -239,7 +235,7 @@ fn login(arguments: &McpLoginArguments, environment: &Environment) -> Result<Exi
     })
 }
 
-fn read_arguments(text: Option<&str>) -> Result<Map<String, Value>, Problem> {
+fn read_arguments(text: Option<&str>) -> Result<Map<String, Value>> {
     match text.map(serde_json::from_str) {
         None => Ok(Map::new()),
         Some(Ok(arguments)) => Ok(arguments),
@@ -253,7 +249,7 @@ async fn call(
     wanted: &str,
     arguments: Map<String, Value>,
     options: &McpServerOptions,
-) -> Result<CallReport, Problem> {
+) -> Result<CallReport> {
     let Some(tool) = tools.iter().find(|tool| tool.spec().name == wanted) else {
         let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
         return Err(Problem::usage(format!("the server has no tool `{wanted}`"))

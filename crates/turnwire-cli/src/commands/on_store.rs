@@ -13,7 +13,7 @@ use super::{output::Output, watched::runtime};
 use crate::{
     args::StoreArguments,
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
     settings::store_of_command,
     terminal::{Paint, tell},
     wiring::not_opened,
@@ -35,7 +35,7 @@ pub(super) fn on_store(
     arguments: &StoreArguments,
     environment: &Environment,
     needs: StoreUse,
-    execute: impl AsyncFnOnce(&Store, Output) -> Result<(), Problem>,
+    execute: impl AsyncFnOnce(&Store, Output) -> Result<()>,
 ) -> Exit {
     let paint = Paint::choose(arguments.color, environment, io::stdout().is_terminal());
     let output = Output::new(paint, arguments.json);
@@ -57,7 +57,7 @@ pub(super) fn on_store(
 
 /// Refuses a file that is not there: opening it would make an empty store, and hide that another one
 /// was meant.
-fn check_exists(url: &str, makes_store: bool) -> Result<(), Problem> {
+fn check_exists(url: &str, makes_store: bool) -> Result<()> {
     let file = url.strip_prefix("sqlite://").filter(|file| !Path::new(file).exists());
     match file {
         Some(file) if makes_store => tell(&format!("The store {file} is new.")),
@@ -81,7 +81,7 @@ pub(super) async fn audit(
     tenant: &TenantId,
     object: &str,
     detail: Option<String>,
-) -> Result<(), Problem> {
+) -> Result<()> {
     let (tenant, object) = (tenant.clone(), object.to_owned());
     let record =
         AuditRecord { at: now(), tenant, actor: None, action, object, detail, content: None };

@@ -7,7 +7,7 @@ use turnwire::{RunId, RunOutcome};
 use turnwire_surfaces::words;
 
 use crate::{
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
     server_client::ServerClient,
     terminal::tell,
     watch::WatchEnd,
@@ -16,12 +16,12 @@ use crate::{
 /// Maximum duration of the shutdown: enough to stop tool server processes, and too short to notice.
 pub(crate) const LAST_MOMENT: Duration = Duration::from_millis(500);
 
-pub(crate) fn runtime() -> Result<Runtime, Problem> {
+pub(crate) fn runtime() -> Result<Runtime> {
     Runtime::new().map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))
 }
 
 /// Refuses options that only a run in this process can have; `given` says which there are.
-pub(crate) fn refuse_with_server(given: &[(bool, &str)]) -> Result<(), Problem> {
+pub(crate) fn refuse_with_server(given: &[(bool, &str)]) -> Result<()> {
     let Some((_, name)) = given.iter().find(|(is_given, _)| *is_given) else { return Ok(()) };
     let problem = format!("{name} works only in this process; with a server its settings decide");
     Err(Problem::usage(problem).hint("leave out --server, or put nothing into TURNWIRE_SERVER"))
@@ -31,7 +31,7 @@ pub(crate) fn refuse_with_server(given: &[(bool, &str)]) -> Result<(), Problem> 
 pub(crate) fn exit_of(
     ending: WatchEnd,
     describe: impl FnOnce(&RunOutcome) -> Problem,
-) -> Result<Exit, Problem> {
+) -> Result<Exit> {
     match ending {
         WatchEnd::Left(signal) => Ok(signal.into()),
         WatchEnd::NobodyReads | WatchEnd::Detached => Ok(Exit::Done),

@@ -4,7 +4,7 @@ use super::{Credentials, ServerClient};
 use crate::{
     addresses::{ServerAddress, usual_server},
     environment::Environment,
-    exit::Problem,
+    exit::{Problem, Result},
     terminal::{Paint, warn},
 };
 
@@ -16,7 +16,7 @@ const API_KEY: &str = "TURNWIRE_API_KEY";
 pub(crate) fn named_server(
     argument: Option<&ServerAddress>,
     environment: &Environment,
-) -> Result<Option<ServerAddress>, Problem> {
+) -> Result<Option<ServerAddress>> {
     match (argument, environment.get(SERVER)) {
         (Some(address), _) => Ok(Some(address.clone())),
         (None, Some(text)) => {
@@ -32,7 +32,7 @@ pub(crate) fn connect_if_named(
     argument: Option<&ServerAddress>,
     environment: &Environment,
     paint: Paint,
-) -> Result<Option<ServerClient>, Problem> {
+) -> Result<Option<ServerClient>> {
     let named = named_server(argument, environment)?;
     named.map(|address| client_of(address, environment, paint)).transpose()
 }
@@ -42,7 +42,7 @@ pub(crate) fn connect(
     argument: Option<&ServerAddress>,
     environment: &Environment,
     paint: Paint,
-) -> Result<ServerClient, Problem> {
+) -> Result<ServerClient> {
     let address = if let Some(address) = named_server(argument, environment)? {
         address
     } else {
@@ -56,7 +56,7 @@ fn client_of(
     address: ServerAddress,
     environment: &Environment,
     paint: Paint,
-) -> Result<ServerClient, Problem> {
+) -> Result<ServerClient> {
     let key = match environment.get(API_KEY) {
         Some(key) => Some(key.trim().to_owned()),
         None => Credentials::read(environment)?.key_of(&address).map(str::to_owned),

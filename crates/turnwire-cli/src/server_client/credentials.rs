@@ -12,7 +12,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{addresses::ServerAddress, environment::Environment, exit::Problem};
+use crate::{
+    addresses::ServerAddress,
+    environment::Environment,
+    exit::{Problem, Result},
+};
 
 pub(crate) struct Credentials {
     /// None if the user has no home.
@@ -34,7 +38,7 @@ struct SavedKey {
 
 impl Credentials {
     /// Reads the file. It is empty if it does not exist.
-    pub(crate) fn read(environment: &Environment) -> Result<Self, Problem> {
+    pub(crate) fn read(environment: &Environment) -> Result<Self> {
         let Some(path) = usual_path(environment) else {
             return Ok(Self { path: None, file: CredentialsFile::default() });
         };
@@ -63,17 +67,13 @@ impl Credentials {
     }
 
     /// Saves a key. Returns the path of the file.
-    pub(crate) fn save(
-        &mut self,
-        server: &ServerAddress,
-        api_key: String,
-    ) -> Result<PathBuf, Problem> {
+    pub(crate) fn save(&mut self, server: &ServerAddress, api_key: String) -> Result<PathBuf> {
         self.file.servers.insert(server.origin(), SavedKey { api_key });
         self.write()
     }
 
     /// Removes the key of a server. Returns whether there was one.
-    pub(crate) fn remove(&mut self, server: &ServerAddress) -> Result<bool, Problem> {
+    pub(crate) fn remove(&mut self, server: &ServerAddress) -> Result<bool> {
         let had_one = self.file.servers.remove(&server.origin()).is_some();
         if had_one {
             self.write()?;
@@ -81,7 +81,7 @@ impl Credentials {
         Ok(had_one)
     }
 
-    fn write(&self) -> Result<PathBuf, Problem> {
+    fn write(&self) -> Result<PathBuf> {
         let Some(path) = &self.path else {
             return Err(Problem::usage("there is no place for the key")
                 .hint("set HOME or XDG_CONFIG_HOME, or use TURNWIRE_API_KEY"));

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use reqwest::Method;
 
 use super::{ServerClient, ServerError};
-use crate::exit::Problem;
+use crate::exit::{Problem, Result};
 
 /// Writes every event of a run that is recorded so far, as the server sends it. Fails if the
 /// connection is cut, so that an export is complete or reported. A reader that has enough, such as
@@ -15,7 +15,7 @@ pub(crate) async fn write_journal(
     client: &ServerClient,
     run_id: &str,
     out: &mut impl Write,
-) -> Result<(), Problem> {
+) -> Result<()> {
     let query = [("follow", "false".to_owned()), ("format", "ndjson".to_owned())];
     let request = client.request(Method::GET, &["v1", "runs", run_id, "events"], &query);
     let response = client.send(request).await?;

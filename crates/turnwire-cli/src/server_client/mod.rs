@@ -31,7 +31,10 @@ pub(crate) use self::{
     journal::write_journal,
     remote_run::{NewRun, follow, follow_started, start},
 };
-use crate::{addresses::ServerAddress, exit::Problem};
+use crate::{
+    addresses::ServerAddress,
+    exit::{Problem, Result},
+};
 
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Time for an answer that is not a stream.
@@ -47,7 +50,7 @@ pub(crate) struct ServerClient {
 }
 
 impl ServerClient {
-    pub(crate) fn new(server: &ServerAddress, key: Option<&str>) -> Result<Self, Problem> {
+    pub(crate) fn new(server: &ServerAddress, key: Option<&str>) -> Result<Self> {
         let base = server.url().clone();
         let key = key.map(bearer).transpose()?;
         let mut http =
@@ -133,7 +136,7 @@ impl ServerClient {
     }
 }
 
-fn bearer(key: &str) -> Result<HeaderValue, Problem> {
+fn bearer(key: &str) -> Result<HeaderValue> {
     let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
         .map_err(|_| Problem::usage("the API key has characters that no key has"))?;
     value.set_sensitive(true);

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{ServerClient, ServerError, run_feed::run_feed};
 use crate::{
-    exit::Problem,
+    exit::Result,
     watch::{OpenRun, RunControl, Taken},
 };
 
@@ -94,12 +94,7 @@ struct RemoteRun {
 }
 
 impl RemoteRun {
-    async fn command(
-        &self,
-        call_id: &CallId,
-        command: &str,
-        body: &Value,
-    ) -> Result<Taken, Problem> {
+    async fn command(&self, call_id: &CallId, command: &str, body: &Value) -> Result<Taken> {
         let path = ["v1", "runs", self.run_id.as_str(), "calls", call_id.as_str(), command];
         match self.client.post(&path, body).await {
             Ok(_) => Ok(Taken::Settled),
@@ -129,16 +124,11 @@ impl RunControl for RemoteRun {
         }
     }
 
-    async fn approve(&self, call_id: &CallId, answer: ApprovalAnswer) -> Result<Taken, Problem> {
+    async fn approve(&self, call_id: &CallId, answer: ApprovalAnswer) -> Result<Taken> {
         self.command(call_id, "approve", &approval_body(&answer)).await
     }
 
-    async fn reply(
-        &self,
-        call_id: &CallId,
-        input_id: &InputId,
-        reply: Reply,
-    ) -> Result<Taken, Problem> {
+    async fn reply(&self, call_id: &CallId, input_id: &InputId, reply: Reply) -> Result<Taken> {
         let body = match reply {
             Reply::Accepted { content } => {
                 json!({ "action": "accept", "content": content, "input_id": input_id })

@@ -19,7 +19,7 @@ use turnwire_contract::{Event, RecordedEvent, RunId, Seq};
 use uuid::Uuid;
 
 use super::{ServerClient, ServerError};
-use crate::{exit::Problem, terminal::Connection, watch::RunUpdate};
+use crate::{exit::Result, terminal::Connection, watch::RunUpdate};
 
 /// A pause before the attempt that nobody is told of.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ pub(super) fn run_feed(
     client: ServerClient,
     run_id: RunId,
     is_known: bool,
-) -> BoxStream<'static, Result<RunUpdate, Problem>> {
+) -> BoxStream<'static, Result<RunUpdate>> {
     let feed = Feed {
         client,
         run_id,
@@ -104,7 +104,7 @@ impl Outage {
 }
 
 impl Feed {
-    async fn next(&mut self) -> Option<Result<RunUpdate, Problem>> {
+    async fn next(&mut self) -> Option<Result<RunUpdate>> {
         loop {
             if let Some(update) = self.ready.pop_front() {
                 return Some(Ok(update));
@@ -138,7 +138,7 @@ impl Feed {
     }
 
     /// Tries to connect again after a wait. Fails if there is no use in trying.
-    async fn reconnect(&mut self, outage: Outage) -> Result<(), Problem> {
+    async fn reconnect(&mut self, outage: Outage) -> Result<()> {
         sleep(with_jitter(outage.wait())).await;
         match self.catch_up().await {
             Ok(n_events) => {

@@ -14,7 +14,7 @@ use toml::{Table, Value};
 use turnwire_gateway::content_hash;
 
 use super::{lines::line_of, schema::schema_of, shape::check_table, syntax::parse};
-use crate::exit::{Mistake, Problem};
+use crate::exit::{Mistake, Problem, Result};
 
 pub(crate) const DEFAULT_FILE: &str = "turnwire.toml";
 /// Hint after an error.
@@ -34,7 +34,7 @@ impl SettingsFile {
     }
 
     /// Reads the file. A named file must exist; the default one may be missing.
-    pub(super) fn find(named: Option<&Path>) -> Result<Option<Self>, Problem> {
+    pub(super) fn find(named: Option<&Path>) -> Result<Option<Self>> {
         let path = named.unwrap_or(Path::new(DEFAULT_FILE)).to_owned();
         match fs::read_to_string(&path) {
             Ok(text) => Ok(Some(Self { path, text })),

@@ -22,7 +22,7 @@ use super::{
     tool_servers::{NamedServer, filled_by, named_server, with_environment},
     words::{child, unset},
 };
-use crate::{environment::Environment, exit::Problem};
+use crate::{environment::Environment, exit::Result};
 
 /// Keys of the server table.
 const PLACES: [&str; 2] = ["mcpServers", "servers"];
@@ -66,7 +66,7 @@ impl McpSettings {
         config: Option<&Path>,
         mcp_config: &[PathBuf],
         environment: &Environment,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self> {
         let file = SettingsFile::find(config)?;
         let mut mistakes = Vec::new();
         let sections = Sections::read(file.as_ref(), &mut mistakes);

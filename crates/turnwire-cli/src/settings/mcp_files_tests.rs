@@ -3,10 +3,7 @@ use turnwire_tools::McpTransport;
 use super::*;
 
 /// Reads the servers from a file with this text.
-fn read(
-    text: &str,
-    variables: &[(&str, &str)],
-) -> Result<BTreeMap<String, McpServerOptions>, Problem> {
+fn read(text: &str, variables: &[(&str, &str)]) -> Result<BTreeMap<String, McpServerOptions>> {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("mcp.json"), text).unwrap();
     fs::write(folder.path().join("turnwire.toml"), "[mcp]\nfiles = [\"mcp.json\"]").unwrap();

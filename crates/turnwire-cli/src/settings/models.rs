@@ -23,7 +23,10 @@ use super::{
         not_a_url, one_of,
     },
 };
-use crate::{environment::Environment, exit::Problem};
+use crate::{
+    environment::Environment,
+    exit::{Problem, Result},
+};
 
 /// Name of the default model.
 pub(crate) const DEFAULT_MODEL: &str = "default";
@@ -181,7 +184,7 @@ impl ServedModels {
         environment: &Environment,
         choice: Option<&str>,
         fallback: Option<&str>,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self> {
         let has_default = choice.is_some()
             || models.len() < 2
             || default_of(models, environment).is_some()
@@ -195,7 +198,7 @@ impl ServedModels {
             let provider = provider(name, model, environment)?;
             Ok((name.clone(), ModelSettings::Provider(provider)))
         });
-        let mut named: BTreeMap<_, _> = named.collect::<Result<_, Problem>>()?;
+        let mut named: BTreeMap<_, _> = named.collect::<Result<_>>()?;
         let chosen = choice.and_then(|choice| models.get(choice));
         let chosen = chosen.or_else(|| default_of(models, environment).map(|(_, model)| model));
         let passes_names_on = chosen.is_none_or(NamedModel::passes_names_on);
@@ -517,7 +520,7 @@ pub(super) fn choose(
     environment: &Environment,
     choice: Option<&str>,
     command: ForCommand,
-) -> Result<(Provider, String), Problem> {
+) -> Result<(Provider, String)> {
     let named = choice.and_then(|choice| models.get_key_value(choice));
     if let Some((name, model)) = named {
         return Ok((provider(name, model, environment)?, name.clone()));
@@ -552,11 +555,7 @@ fn default_of<'a>(
     }
 }
 
-fn provider(
-    name: &str,
-    named: &NamedModel,
-    environment: &Environment,
-) -> Result<Provider, Problem> {
+fn provider(name: &str, named: &NamedModel, environment: &Environment) -> Result<Provider> {
     let upstreams = named.upstreams.iter().map(|upstream| {
         let is_default = name == DEFAULT_MODEL && upstream.is_only();
         let usual = from_environment(named.kind, environment)?;
@@ -570,7 +569,7 @@ fn provider(
     });
     Ok(Provider {
         kind: named.kind,
-        upstreams: upstreams.collect::<Result<_, Problem>>()?,
+        upstreams: upstreams.collect::<Result<_>>()?,
         timeouts: named.timeouts,
         tool_calling: named.tool_calling,
         custom_tools: named.custom_tools,
@@ -580,7 +579,7 @@ fn provider(
 }
 
 /// Returns the provider from the variables of OpenAI and Anthropic.
-fn provider_of_environment(environment: &Environment) -> Result<Option<Provider>, Problem> {
+fn provider_of_environment(environment: &Environment) -> Result<Option<Provider>> {
     let key = |name| environment.get(name).map(Secret::from);
     let provider = |kind: Kind, base_url: String, api_key| Provider {
         kind,
@@ -604,11 +603,11 @@ fn provider_of_environment(environment: &Environment) -> Result<Option<Provider>
 }
 
 /// Returns `OPENAI_BASE_URL` for a model of that API.
-fn from_environment(kind: Kind, environment: &Environment) -> Result<Option<String>, Problem> {
+fn from_environment(kind: Kind, environment: &Environment) -> Result<Option<String>> {
     Ok(openai_base_url(environment)?.filter(|_| kind.speaks_openai()))
 }
 
-fn openai_base_url(environment: &Environment) -> Result<Option<String>, Problem> {
+fn openai_base_url(environment: &Environment) -> Result<Option<String>> {
     match environment.get("OPENAI_BASE_URL") {
         Some(url) if is_http_url(url) => Ok(Some(url.to_owned())),
         Some(url) => {

@@ -19,7 +19,7 @@ use super::{
     sections::settings_schema,
     words::child,
 };
-use crate::{args::ServeArguments, environment::Environment, exit::Problem};
+use crate::{args::ServeArguments, environment::Environment, exit::Result};
 
 /// What is printed in place of a secret.
 const SECRET: &str = "***";
@@ -63,7 +63,7 @@ pub(crate) enum Source {
 pub(crate) fn settings_in_force(
     arguments: &ServeArguments,
     environment: &Environment,
-) -> Result<Vec<Setting>, Problem> {
+) -> Result<Vec<Setting>> {
     let file = SettingsFile::find(arguments.config.as_deref())?;
     let settings = ServeSettings::of(arguments, environment, file.as_ref())?;
     let table = file.as_ref().and_then(|file| file.table(&mut Vec::new())).unwrap_or_default();

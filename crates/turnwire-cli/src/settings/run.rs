@@ -12,7 +12,7 @@ use super::{
     models::{Demo, ForCommand, ModelSettings, Provider, SCRIPTED, WATCHED_DEMO, choose, demo},
     sections::Sections,
 };
-use crate::{args::RunArguments, environment::Environment, exit::Problem};
+use crate::{args::RunArguments, environment::Environment, exit::Result};
 
 /// The validated settings of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +37,7 @@ impl RunSettings {
         arguments: &RunArguments,
         environment: &Environment,
         is_watched: bool,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self> {
         let file = SettingsFile::find(arguments.config.as_deref())?;
         Self::of(arguments, environment, file.as_ref(), is_watched)
     }
@@ -47,7 +47,7 @@ impl RunSettings {
         environment: &Environment,
         file: Option<&SettingsFile>,
         is_watched: bool,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self> {
         let mut mistakes = Vec::new();
         let sections = Sections::read(file, &mut mistakes);
         let tool_servers = servers(&sections, &arguments.mcp_config, environment, &mut mistakes);

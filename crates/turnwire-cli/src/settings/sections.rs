@@ -30,7 +30,7 @@ use super::{
     web_search::{RawWebSearch, WebSearchSection},
     webhooks::{NamedWebhook, RawWebhook, named_webhooks},
 };
-use crate::{environment::Environment, exit::Problem};
+use crate::{environment::Environment, exit::Result};
 
 #[derive(Default)]
 pub(super) struct Sections {
@@ -104,7 +104,7 @@ pub(super) fn store_alone(
     file: Option<&Path>,
     environment: &Environment,
     reads_keys: bool,
-) -> Result<Option<StoreOptions>, Problem> {
+) -> Result<Option<StoreOptions>> {
     let file = SettingsFile::find(file)?;
     let (mut in_file, mut in_environment) = (Vec::new(), Vec::new());
     let sections = Sections::read(file.as_ref(), &mut in_file);

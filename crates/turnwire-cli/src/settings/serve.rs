@@ -27,7 +27,10 @@ use super::{
     words::is_told,
 };
 use crate::{
-    addresses::DEFAULT_LISTEN, args::ServeArguments, environment::Environment, exit::Problem,
+    addresses::DEFAULT_LISTEN,
+    args::ServeArguments,
+    environment::Environment,
+    exit::{Problem, Result},
 };
 
 /// The validated settings of a gateway.
@@ -79,10 +82,7 @@ pub(crate) struct ServeSettings {
 
 impl ServeSettings {
     /// Reads the settings from flags, environment and file.
-    pub(crate) fn read(
-        arguments: &ServeArguments,
-        environment: &Environment,
-    ) -> Result<Self, Problem> {
+    pub(crate) fn read(arguments: &ServeArguments, environment: &Environment) -> Result<Self> {
         let file = SettingsFile::find(arguments.config.as_deref())?;
         Self::of(arguments, environment, file.as_ref())
     }
@@ -91,7 +91,7 @@ impl ServeSettings {
         arguments: &ServeArguments,
         environment: &Environment,
         file: Option<&SettingsFile>,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self> {
         let (mut in_file, mut in_environment) = (Vec::new(), Vec::new());
         let sections = Sections::read(file, &mut in_file);
         // A server is watched by people, through its clients.

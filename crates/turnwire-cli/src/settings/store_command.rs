@@ -5,7 +5,11 @@ use std::path::Path;
 use turnwire_stores::StoreOptions;
 
 use super::{sections::store_alone, store::MEMORY};
-use crate::{args::StoreArguments, environment::Environment, exit::Problem};
+use crate::{
+    args::StoreArguments,
+    environment::Environment,
+    exit::{Problem, Result},
+};
 
 /// Reads the store from environment and file, and the keys of `[encryption]` if `reads_keys`. What is
 /// in memory belongs to one process.
@@ -13,7 +17,7 @@ pub(crate) fn store_of_command(
     arguments: &StoreArguments,
     environment: &Environment,
     reads_keys: bool,
-) -> Result<StoreOptions, Problem> {
+) -> Result<StoreOptions> {
     let store = store_alone(arguments.config.as_deref(), environment, reads_keys)?;
     let store = store.ok_or_else(|| {
         Problem::usage("keys cannot be kept in memory, nor is there an audit log")
@@ -24,10 +28,7 @@ pub(crate) fn store_of_command(
 }
 
 /// Reads the URL of the store from environment and file. It may contain a password.
-pub(crate) fn url_of_store(
-    config: Option<&Path>,
-    environment: &Environment,
-) -> Result<String, Problem> {
+pub(crate) fn url_of_store(config: Option<&Path>, environment: &Environment) -> Result<String> {
     let store = store_alone(config, environment, false)?;
     Ok(store.map_or_else(|| MEMORY.to_owned(), |store| store.url))
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     args::{RunArguments, ServeArguments},
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
 };
 
 /// The keys of a table.
@@ -24,17 +24,14 @@ pub(super) fn run_settings(
     text: &str,
     variables: &[(&str, &str)],
     model: Option<&str>,
-) -> Result<RunSettings, Problem> {
+) -> Result<RunSettings> {
     let arguments = RunArguments { model: model.map(str::to_owned), ..RunArguments::default() };
     let environment = variables.iter().copied().collect();
     RunSettings::of(&arguments, &environment, Some(&file(text)), false)
 }
 
 /// Returns the settings of `serve --demo` for a file and variables.
-pub(super) fn demo_settings(
-    text: &str,
-    variables: &[(&str, &str)],
-) -> Result<ServeSettings, Problem> {
+pub(super) fn demo_settings(text: &str, variables: &[(&str, &str)]) -> Result<ServeSettings> {
     let arguments = ServeArguments { demo: true, ..ServeArguments::default() };
     ServeSettings::of(&arguments, &variables.iter().copied().collect(), Some(&file(text)))
 }

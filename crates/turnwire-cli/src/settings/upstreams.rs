@@ -12,7 +12,10 @@ use super::{
     model_kind::{ANTHROPIC_URL, EXAMPLE_URL, Kind, OPENAI_URL, usual_key_variable},
     words::{check_url, not_set},
 };
-use crate::{environment::Environment, exit::Problem};
+use crate::{
+    environment::Environment,
+    exit::{Problem, Result},
+};
 
 /// An upstream of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,7 +161,7 @@ impl NamedUpstream {
         is_default: bool,
         usual_url: Option<&String>,
         environment: &Environment,
-    ) -> Result<UpstreamSettings, Problem> {
+    ) -> Result<UpstreamSettings> {
         let missing = self.missing(kind, usual_url.is_some(), environment);
         if let Some((key, why, hint)) = missing.into_iter().next() {
             let path = self.path(model_path);

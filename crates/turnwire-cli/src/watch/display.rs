@@ -8,7 +8,7 @@ use turnwire::RecordedEvent;
 
 use super::RunUpdate;
 use crate::{
-    exit::Problem,
+    exit::{Problem, Result},
     terminal::{DisplayUpdate, Look, Screen},
 };
 
@@ -23,7 +23,7 @@ pub(super) struct Display {
 
 /// Result of waiting for the next event.
 pub(super) enum DisplayStep {
-    Event(Result<Arc<RecordedEvent>, Problem>),
+    Event(Result<Arc<RecordedEvent>>),
     /// Another update was displayed first.
     Updated,
     Ended,
@@ -31,7 +31,7 @@ pub(super) enum DisplayStep {
 }
 
 impl Display {
-    pub(super) fn open(look: Look) -> Result<Self, Problem> {
+    pub(super) fn open(look: Look) -> Result<Self> {
         let (updates, mut incoming) = mpsc::channel::<DisplayUpdate>(MAX_QUEUED_UPDATES);
         let (done, result) = oneshot::channel();
         let work = move || {
@@ -62,7 +62,7 @@ impl Display {
     /// updates come first. Cancel safe.
     pub(super) async fn show_next(
         &mut self,
-        run: &mut BoxStream<'static, Result<RunUpdate, Problem>>,
+        run: &mut BoxStream<'static, Result<RunUpdate>>,
         updates: &mut VecDeque<DisplayUpdate>,
     ) -> DisplayStep {
         let Ok(slot) = self.updates.reserve().await else { return DisplayStep::NoDisplay };

@@ -33,7 +33,7 @@ pub(crate) use self::{
 };
 use crate::{
     environment::Environment,
-    exit::Problem,
+    exit::{Problem, Result},
     signals::{Signal, Signals},
     terminal::{DisplayUpdate, Look, TICK, View},
 };
@@ -83,7 +83,7 @@ pub(crate) async fn watch(
     asker: Asker,
     signals: &mut Signals,
     clean_up: impl Future<Output = ()>,
-) -> Result<WatchEnd, Problem> {
+) -> Result<WatchEnd> {
     let mut watch = Watch {
         id: run.id,
         control: run.control,
@@ -136,9 +136,9 @@ impl Watch {
     /// Follows the run to its end. Returns an ending if the run is left before.
     async fn follow(
         &mut self,
-        events: &mut futures::stream::BoxStream<'static, Result<RunUpdate, Problem>>,
+        events: &mut futures::stream::BoxStream<'static, Result<RunUpdate>>,
         signals: &mut Signals,
-    ) -> Result<Option<WatchEnd>, Problem> {
+    ) -> Result<Option<WatchEnd>> {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
@@ -196,7 +196,7 @@ impl Watch {
     }
 
     /// Submits an answer. If it is not accepted, the question is repeated.
-    async fn give(&mut self, given: Option<asker::Given>) -> Result<(), Problem> {
+    async fn give(&mut self, given: Option<asker::Given>) -> Result<()> {
         let Some(given) = given else { return Ok(()) };
         let taken = match &given {
             asker::Given::Approval { call_id, answer } => {
@@ -216,7 +216,7 @@ impl Watch {
     }
 
     /// Leaves a run that is not over, with everything displayed that was read of it.
-    async fn leave(self, ending: WatchEnd, signals: &mut Signals) -> Result<WatchEnd, Problem> {
+    async fn leave(self, ending: WatchEnd, signals: &mut Signals) -> Result<WatchEnd> {
         let Self { id, control, asker, display, .. } = self;
         drop(asker);
         match ending {
@@ -247,7 +247,7 @@ fn notice(text: &str) -> DisplayUpdate {
     DisplayUpdate::Notice(text.to_owned())
 }
 
-fn unwritten(error: &io::Error) -> Result<WatchEnd, Problem> {
+fn unwritten(error: &io::Error) -> Result<WatchEnd> {
     match error.kind() {
         ErrorKind::BrokenPipe => Ok(WatchEnd::NobodyReads),
         _ => Err(Problem::failure(format!("the answer could not be written: {error}"))),

@@ -11,14 +11,14 @@ use turnwire_contract::{InputId, Reply};
 use turnwire_engine::{AnswerError, AnswerOutcome};
 
 use super::broken;
-use crate::{exit::Problem, terminal::Connection};
+use crate::{exit::Result, terminal::Connection};
 
 /// Recorded as the source of the answers.
 pub(crate) const BY: &str = "terminal";
 
 pub(crate) struct OpenRun {
     pub(crate) id: RunId,
-    pub(crate) updates: BoxStream<'static, Result<RunUpdate, Problem>>,
+    pub(crate) updates: BoxStream<'static, Result<RunUpdate>>,
     pub(crate) control: Arc<dyn RunControl>,
 }
 
@@ -46,15 +46,10 @@ pub(crate) trait RunControl: Send + Sync {
     async fn cancel(&self);
 
     /// Answers an approval request.
-    async fn approve(&self, call_id: &CallId, answer: ApprovalAnswer) -> Result<Taken, Problem>;
+    async fn approve(&self, call_id: &CallId, answer: ApprovalAnswer) -> Result<Taken>;
 
     /// Answers a question of a tool.
-    async fn reply(
-        &self,
-        call_id: &CallId,
-        input_id: &InputId,
-        reply: Reply,
-    ) -> Result<Taken, Problem>;
+    async fn reply(&self, call_id: &CallId, input_id: &InputId, reply: Reply) -> Result<Taken>;
 
     /// Leaves the run because nothing can be displayed any more.
     async fn abandon(&self);
@@ -70,7 +65,7 @@ struct LocalRun {
 }
 
 /// Watches a run of this process.
-pub(crate) async fn local(agent: Agent, run: Run) -> Result<OpenRun, Problem> {
+pub(crate) async fn local(agent: Agent, run: Run) -> Result<OpenRun> {
     let events = run.events().await.map_err(broken)?;
     let updates = events.map(|read| match read {
         Ok(recorded) => Ok(RunUpdate::Event(recorded)),
@@ -86,17 +81,12 @@ impl RunControl for LocalRun {
         self.run.cancel();
     }
 
-    async fn approve(&self, call_id: &CallId, answer: ApprovalAnswer) -> Result<Taken, Problem> {
+    async fn approve(&self, call_id: &CallId, answer: ApprovalAnswer) -> Result<Taken> {
         let runs = self.agent.runs();
         taken(runs.answer(&TenantId::default(), self.run.id(), call_id, answer).await)
     }
 
-    async fn reply(
-        &self,
-        call_id: &CallId,
-        input_id: &InputId,
-        reply: Reply,
-    ) -> Result<Taken, Problem> {
+    async fn reply(&self, call_id: &CallId, input_id: &InputId, reply: Reply) -> Result<Taken> {
         let (runs, tenant, run_id) = (self.agent.runs(), TenantId::default(), self.run.id());
         let input_id = Some(input_id.clone());
         taken(runs.reply(&tenant, run_id, call_id, input_id, reply, BY).await)
@@ -113,7 +103,7 @@ impl RunControl for LocalRun {
     }
 }
 
-fn taken(answered: Result<AnswerOutcome, AnswerError>) -> Result<Taken, Problem> {
+fn taken(answered: Result<AnswerOutcome, AnswerError>) -> Result<Taken> {
     match answered {
         Ok(_) => Ok(Taken::Settled),
         Err(AnswerError::DoesNotFit(why)) => {

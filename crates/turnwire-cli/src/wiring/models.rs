@@ -13,7 +13,7 @@ use turnwire_models::{
 
 use crate::{
     demo,
-    exit::Problem,
+    exit::{Problem, Result},
     settings::{
         Kind, ModelSettings, OtherNames, Provider, ServedModels, ToolCalling, UpstreamSettings,
     },
@@ -46,11 +46,11 @@ struct BuiltPool {
 
 impl BuiltModels {
     /// Builds the models of `settings`, with what `self` has in common with them.
-    pub(super) fn next(&self, settings: &ServedModels) -> Result<Self, Problem> {
+    pub(super) fn next(&self, settings: &ServedModels) -> Result<Self> {
         let named = settings.named.iter().map(|(name, settings)| {
             Ok((name.clone(), BuiltModel::new(settings, self.named.get(name))?))
         });
-        let named = named.collect::<Result<_, Problem>>()?;
+        let named = named.collect::<Result<_>>()?;
         let others = match &settings.others {
             OtherNames::PassedOn(to) => {
                 let settings = ModelSettings::Provider(to.clone());
@@ -74,7 +74,7 @@ impl BuiltModels {
 }
 
 impl BuiltModel {
-    fn new(settings: &ModelSettings, before: Option<&Self>) -> Result<Self, Problem> {
+    fn new(settings: &ModelSettings, before: Option<&Self>) -> Result<Self> {
         if let Some(same) = before.filter(|before| before.settings == *settings) {
             return Ok(same.clone());
         }
@@ -92,7 +92,7 @@ impl BuiltModel {
 }
 
 impl BuiltPool {
-    fn new(provider: &Provider, before: Option<&Self>) -> Result<Self, Problem> {
+    fn new(provider: &Provider, before: Option<&Self>) -> Result<Self> {
         let (kind, timeouts) = (provider.kind, &provider.timeouts);
         let connect_timeout = timeouts.connect.unwrap_or(DEFAULT_CONNECT_TIMEOUT);
         let usual = UpstreamsOptions::default();
@@ -138,7 +138,7 @@ impl BuiltPool {
 }
 
 /// Builds a single model.
-pub(super) fn model(settings: &ModelSettings) -> Result<Arc<dyn Model>, Problem> {
+pub(super) fn model(settings: &ModelSettings) -> Result<Arc<dyn Model>> {
     BuiltModel::new(settings, None).map(|built| built.model)
 }
 
@@ -175,7 +175,7 @@ fn model_at(
     kind: Kind,
     settings: UpstreamSettings,
     connect_timeout: Duration,
-) -> Result<Arc<dyn Model>, Problem> {
+) -> Result<Arc<dyn Model>> {
     let UpstreamSettings { base_url, api_key, model, .. } = settings;
     let model: Result<Arc<dyn Model>, _> = match kind {
         Kind::ChatCompletions => {

@@ -10,7 +10,7 @@ use turnwire_otel::{
 };
 
 use crate::{
-    exit::Problem,
+    exit::{Problem, Result},
     settings::{Kind, ModelSettings, OtherNames, ServeSettings, ServedModels},
 };
 
@@ -20,7 +20,7 @@ pub(super) fn traces(
     runs: &Runs,
     providers: &SharedProviders,
     counts: &Arc<SpanCounts>,
-) -> Result<Option<SpanExport>, Problem> {
+) -> Result<Option<SpanExport>> {
     let Some(options) = &settings.traces else { return Ok(None) };
     let export = SpanExport::new(options, providers.clone(), Arc::clone(counts));
     let (export, observer) = export.map_err(not_set_up)?;
@@ -35,7 +35,7 @@ pub(super) fn metrics(
     instance: &str,
     providers: &SharedProviders,
     counts: &Arc<MetricExportCounts>,
-) -> Result<Option<MetricExport>, Problem> {
+) -> Result<Option<MetricExport>> {
     let Some(options) = settings.metrics.clone() else { return Ok(None) };
     let (measured, clock) = (app.clone(), app.runs().clone());
     let process = MeasuredProcess {

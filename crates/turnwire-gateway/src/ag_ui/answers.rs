@@ -13,7 +13,7 @@ use super::{
     stream::{Progress, StreamOptions, stream_of},
 };
 use crate::{
-    ApiError, App, Caller,
+    ApiError, App, Caller, Result,
     answers::GivenReply,
     run_calls::approval,
     runs::find,
@@ -36,7 +36,7 @@ pub(super) async fn answer_interrupts(
     app: &App,
     caller: &Caller,
     request: AgentRequest,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let run_id = the_run(app, caller, &request.answers).await?;
     let tenant = caller.tenant();
     let progress = Progress::of(app, tenant, &run_id).await?;
@@ -53,11 +53,7 @@ pub(super) async fn answer_interrupts(
 }
 
 /// The run that asked. All interrupts of one thread belong to one.
-async fn the_run(
-    app: &App,
-    caller: &Caller,
-    answers: &[InterruptAnswer],
-) -> Result<RunId, ApiError> {
+async fn the_run(app: &App, caller: &Caller, answers: &[InterruptAnswer]) -> Result<RunId> {
     let Some(first) = answers.first() else { return Err(ApiError::not_found("Run", "")) };
     if let Some(other) = answers.iter().find(|answer| answer.id.run_id != first.id.run_id) {
         let message = "All interrupts of a request must belong to one run.";
@@ -72,7 +68,7 @@ async fn the_run(
 }
 
 /// Number of the frame that asked.
-fn asked_at(progress: &Progress, request: &AgentRequest) -> Result<u64, ApiError> {
+fn asked_at(progress: &Progress, request: &AgentRequest) -> Result<u64> {
     let mut asked_at = 0;
     for answer in &request.answers {
         let id = answer.id.to_string();
@@ -95,12 +91,7 @@ fn unknown_interrupt(answer: &InterruptAnswer) -> ApiError {
     error.about(format!("{}.interruptId", answer.param))
 }
 
-async fn give(
-    app: &App,
-    caller: &Caller,
-    answer: &InterruptAnswer,
-    source: &str,
-) -> Result<(), ApiError> {
+async fn give(app: &App, caller: &Caller, answer: &InterruptAnswer, source: &str) -> Result<()> {
     let run_id = &answer.id.run_id;
     let payload_param = format!("{}.payload", answer.param);
     let is_resolved = answer.status == ResumeStatus::Resolved;
@@ -124,7 +115,7 @@ async fn give(
 }
 
 /// The answer to an approval. One that does not say whether the call is approved is refused.
-fn read_approval(answer: &InterruptAnswer, param: &str) -> Result<ApprovalPayload, ApiError> {
+fn read_approval(answer: &InterruptAnswer, param: &str) -> Result<ApprovalPayload> {
     let payload = typed::<ApprovalPayload>(Value::Object(answer.payload.clone()));
     let payload = payload.map_err(|error| {
         let field = error.param.clone().unwrap_or_default();

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::messages::{ClientMessage, read_messages};
 use crate::{
-    ApiError,
+    Result,
     client_error::{ClientError, shown},
     client_tools::{ClientTool, read_client_tools},
     fingerprint::fingerprint,
@@ -130,7 +130,7 @@ pub(super) enum OnDisconnect {
 
 impl AgentRequest {
     /// Reads and checks a body.
-    pub(super) fn read(body: Value, limits: &RequestLimits) -> Result<Self, ApiError> {
+    pub(super) fn read(body: Value, limits: &RequestLimits) -> Result<Self> {
         let fingerprint = fingerprint([body.to_string().as_bytes()]);
         let input: RunAgentInput = typed(body)?;
         let thread_id = needed_id(input.thread_id, "threadId")?;
@@ -232,7 +232,7 @@ fn client_tools(tools: &[Value]) -> Vec<ClientTool> {
     tools.iter().enumerate().map(as_tool).collect()
 }
 
-fn read_options(props: Option<&Value>) -> Result<ForwardedOptions, ApiError> {
+fn read_options(props: Option<&Value>) -> Result<ForwardedOptions> {
     match props.and_then(|props| props.get("turnwire")) {
         None | Some(Value::Null) => Ok(ForwardedOptions::default()),
         Some(options) => typed(options.clone()).map_err(|error| {

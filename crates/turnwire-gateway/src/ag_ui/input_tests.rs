@@ -10,7 +10,7 @@ fn body(more: Value) -> Value {
     body
 }
 
-fn read(body: Value) -> Result<AgentRequest, ApiError> {
+fn read(body: Value) -> Result<AgentRequest> {
     AgentRequest::read(body, &RequestLimits::default())
 }
 

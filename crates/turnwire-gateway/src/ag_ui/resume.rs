@@ -15,7 +15,7 @@ use super::{
     thread::find_run,
 };
 use crate::{
-    ApiError, App, Caller, Json, PathParams, QueryParams,
+    ApiError, App, Caller, Json, PathParams, QueryParams, Result,
     runs::CommandResult,
     streaming::{cursor_ahead, follow_while_it_runs},
 };
@@ -63,7 +63,7 @@ pub(super) async fn resume(
     PathParams(id): PathParams<String>,
     QueryParams(params): QueryParams<ResumeParams>,
     headers: HeaderMap,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let run_id = find_run(&app, &caller, &id).await?;
     let header = last_event_id(&headers)?;
     let after = header.or(params.after).unwrap_or_default();
@@ -81,7 +81,7 @@ pub(super) async fn resume(
     Ok(stream_of(&app, tenant, &run_id, events, options))
 }
 
-fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>> {
     let Some(header) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let number = header.to_str().ok().and_then(|text| text.parse().ok());
     number.map(Some).ok_or_else(|| {
@@ -104,7 +104,7 @@ pub(super) async fn cancel(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<CommandResult>, ApiError> {
+) -> Result<Json<CommandResult>> {
     let run_id = find_run(&app, &caller, &id).await?;
     let done = app.cancel(&caller, &run_id).await?;
     Ok(Json(CommandResult { run_id: run_id.to_string(), done }))

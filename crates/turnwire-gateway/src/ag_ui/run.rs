@@ -15,7 +15,7 @@ use super::{
     thread::{conversation_of, key_of},
 };
 use crate::{
-    ApiError, App, Caller, JsonBody, client_tools::with_client_tools, responses::model_for,
+    App, Caller, JsonBody, Result, client_tools::with_client_tools, responses::model_for,
     streaming::CancelOnDrop,
 };
 
@@ -42,7 +42,7 @@ pub(super) async fn run_agent(
     State(app): State<App>,
     caller: Caller,
     JsonBody(body): JsonBody,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let request = AgentRequest::read(body, &app.options().requests)?;
     if !request.answers.is_empty() {
         return answer_interrupts(&app, &caller, request).await;
@@ -74,7 +74,7 @@ enum Lookup {
     Taken,
 }
 
-async fn find_same(app: &App, caller: &Caller, origin: &Origin) -> Result<Lookup, ApiError> {
+async fn find_same(app: &App, caller: &Caller, origin: &Origin) -> Result<Lookup> {
     let key = key_of(&origin.run_id);
     let Some(handle) = app.find_by_key(caller.tenant(), Some(&key)).await? else {
         return Ok(Lookup::Free);
@@ -91,18 +91,14 @@ async fn start(
     request: AgentRequest,
     key: Option<RequestKey>,
     first_reader: watch::Receiver<Seq>,
-) -> Result<RunHandle, ApiError> {
+) -> Result<RunHandle> {
     let run = into_run(app, caller, request).await?;
     let options = StartOptions { first_reader: Some(first_reader), key, ..StartOptions::default() };
     app.start(caller, run, options).await
 }
 
 /// The run that answers the request.
-async fn into_run(
-    app: &App,
-    caller: &Caller,
-    request: AgentRequest,
-) -> Result<RunRequest, ApiError> {
+async fn into_run(app: &App, caller: &Caller, request: AgentRequest) -> Result<RunRequest> {
     let conversation_id = conversation_of(app, caller, &request.origin.thread_id).await?;
     let history: Vec<Entry> = app.runs().history(caller.tenant(), &conversation_id).await?;
     let mut run = app.chat_request(caller);

@@ -20,7 +20,7 @@ use turnwire_surfaces::{
 
 use super::echo::{referenced, resolve};
 use crate::{
-    ApiError, App,
+    App, Result,
     sse::{BrokenStream, SseFrame, breaking_event_stream},
     streaming::{CancelOnDrop, ProjectedFrame, watched_frames},
 };
@@ -189,7 +189,7 @@ pub(super) struct Pause {
 
 impl Progress {
     /// Reads what is recorded of a run.
-    pub(super) async fn of(app: &App, tenant: &TenantId, run_id: &RunId) -> Result<Self, ApiError> {
+    pub(super) async fn of(app: &App, tenant: &TenantId, run_id: &RunId) -> Result<Self> {
         let mut events = app.runs().stored(tenant, run_id).await?;
         let (mut surface, mut progress) = (AgUi::new(), Self::default());
         while let Some(recorded) = events.try_next().await? {

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use turnwire_contract::{ConversationId, RequestKey, RunId, StoreError};
 
-use crate::{ApiError, App, Caller, conversations, fingerprint::conversation_id};
+use crate::{ApiError, App, Caller, Result, conversations, fingerprint::conversation_id};
 
 /// The protocol, for the IDs of its conversations.
 const PROTOCOL: &str = "ag-ui";
@@ -16,7 +16,7 @@ pub(super) async fn conversation_of(
     app: &App,
     caller: &Caller,
     thread_id: &str,
-) -> Result<ConversationId, ApiError> {
+) -> Result<ConversationId> {
     match conversations::find(app, caller, thread_id).await {
         Ok(conversation) => Ok(conversation.id),
         Err(error) if error.status == StatusCode::NOT_FOUND => {
@@ -34,7 +34,7 @@ pub(super) fn key_of(run_id: &str) -> RequestKey {
 }
 
 /// A run of the caller, by its ID or by the `runId` of the request that started it.
-pub(super) async fn find_run(app: &App, caller: &Caller, id: &str) -> Result<RunId, ApiError> {
+pub(super) async fn find_run(app: &App, caller: &Caller, id: &str) -> Result<RunId> {
     let (runs, tenant) = (app.runs(), caller.tenant());
     match runs.find(tenant, &RunId::new(id)).await {
         Ok(record) => return Ok(record.run_id),

@@ -22,7 +22,7 @@ use super::{
     stream::{Reading, chunk_stream, reading_of},
 };
 use crate::{
-    ApiError, App, Caller, QueryParams,
+    ApiError, App, Caller, QueryParams, Result,
     client_tools::{read_client_tools, with_client_tools},
     idempotency::{IdempotencyKey, KeyedBody},
     streaming::follow_while_it_runs,
@@ -54,7 +54,7 @@ pub(super) async fn chat(
     caller: Caller,
     QueryParams(params): QueryParams<SdkParams>,
     KeyedBody { body, key }: KeyedBody,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let dialect = params.dialect().unwrap_or_default();
     let request = ChatRequest::read(body)?;
     let reading = open(&app, &caller, request, dialect, key).await?;
@@ -68,7 +68,7 @@ pub(super) async fn open(
     request: ChatRequest,
     dialect: Dialect,
     key: Option<RequestKey>,
-) -> Result<Reading, ApiError> {
+) -> Result<Reading> {
     if let ChatAction::Approve(answers) = &request.action {
         return approve(app, caller, &request, answers, dialect).await;
     }
@@ -91,7 +91,7 @@ async fn prepare(
     caller: &Caller,
     request: ChatRequest,
     dialect: Dialect,
-) -> Result<RunRequest, ApiError> {
+) -> Result<RunRequest> {
     let chat = Chat::of(app, caller, &request).await?;
     let mut run = app.chat_request(caller);
     run.echo.insert(ECHO_KEY.to_owned(), dialect.number().into());
@@ -125,7 +125,7 @@ async fn new_results(
     caller: &Caller,
     chat: &Chat,
     request: &ChatRequest,
-) -> Result<Vec<Item>, ApiError> {
+) -> Result<Vec<Item>> {
     let limits = &app.options().requests.clone();
     let items = if chat.exists {
         let open = chat.open_calls(app, caller).await?;
@@ -147,7 +147,7 @@ async fn approve(
     request: &ChatRequest,
     answers: &[GivenAnswer],
     dialect: Dialect,
-) -> Result<Reading, ApiError> {
+) -> Result<Reading> {
     if !dialect.has_approvals() {
         let message = "Version 5 has no approvals; send them to /v1/runs, or use `sdk=6`.";
         return Err(ApiError::bad_request("unsupported_parameter", message).about("sdk"));
@@ -171,7 +171,7 @@ async fn asked_run(
     caller: &Caller,
     request: &ChatRequest,
     answers: &[GivenAnswer],
-) -> Result<RunId, ApiError> {
+) -> Result<RunId> {
     let run_id = answers.first().map_or_else(|| RunId::from(""), |answer| answer.run_id.clone());
     let missing = || ApiError::not_found("Run", run_id.as_str()).about("messages");
     let record = match app.runs().find(caller.tenant(), &run_id).await {
@@ -195,7 +195,7 @@ async fn span_after(
     run_id: &RunId,
     mut calls: HashSet<CallId>,
     dialect: Dialect,
-) -> Result<Span, ApiError> {
+) -> Result<Span> {
     let mut events = follow_while_it_runs(app.runs(), caller.tenant(), run_id, Seq::START).await?;
     let mut projection = AiSdk::new(dialect, Span::default());
     let mut asked_in = 0;

@@ -12,7 +12,7 @@ use super::{
     messages::earlier_items,
     request::{ChatRequest, check_chat_id},
 };
-use crate::{ApiError, App, Caller, fingerprint::conversation_id};
+use crate::{App, Caller, Result, fingerprint::conversation_id};
 
 /// The protocol, for the IDs of its conversations.
 const PROTOCOL: &str = "ai-sdk";
@@ -27,7 +27,7 @@ pub(super) struct Chat {
 
 impl Chat {
     /// The conversation of the chat with this ID.
-    pub(super) async fn find(app: &App, caller: &Caller, chat_id: &str) -> Result<Self, ApiError> {
+    pub(super) async fn find(app: &App, caller: &Caller, chat_id: &str) -> Result<Self> {
         check_chat_id(chat_id, "id")?;
         if chat_id.starts_with("conv_")
             && exists(app, caller, &ConversationId::from(chat_id)).await?
@@ -41,11 +41,7 @@ impl Chat {
 
     /// The conversation of a request. A request without the ID of a chat continues the conversation
     /// of its last answer.
-    pub(super) async fn of(
-        app: &App,
-        caller: &Caller,
-        request: &ChatRequest,
-    ) -> Result<Self, ApiError> {
+    pub(super) async fn of(app: &App, caller: &Caller, request: &ChatRequest) -> Result<Self> {
         if let Some(chat_id) = &request.chat_id {
             return Self::find(app, caller, chat_id).await;
         }
@@ -58,11 +54,7 @@ impl Chat {
     }
 
     /// The run in progress, if there is one.
-    pub(super) async fn active_run(
-        &self,
-        app: &App,
-        caller: &Caller,
-    ) -> Result<Option<RunId>, ApiError> {
+    pub(super) async fn active_run(&self, app: &App, caller: &Caller) -> Result<Option<RunId>> {
         let (runs, tenant) = (app.runs(), caller.tenant());
         let active = runs.store().active_run(tenant, &self.conversation_id).await?;
         let Some(run_id) = active else { return Ok(None) };
@@ -77,7 +69,7 @@ impl Chat {
         app: &App,
         caller: &Caller,
         request: &ChatRequest,
-    ) -> Result<(), ApiError> {
+    ) -> Result<()> {
         let items = earlier_items(&request.messages, &app.options().requests)?;
         if items.is_empty() {
             return Ok(());
@@ -105,11 +97,7 @@ impl Chat {
     }
 
     /// The calls that the page executes and whose outputs the conversation does not have.
-    pub(super) async fn open_calls(
-        &self,
-        app: &App,
-        caller: &Caller,
-    ) -> Result<Vec<CallId>, ApiError> {
+    pub(super) async fn open_calls(&self, app: &App, caller: &Caller) -> Result<Vec<CallId>> {
         let entries = app.runs().history(caller.tenant(), &self.conversation_id).await?;
         let mut open = Vec::new();
         for entry in &entries {
@@ -132,7 +120,7 @@ impl Chat {
         caller: &Caller,
         request: &ChatRequest,
         input: &Item,
-    ) -> Result<Option<ItemId>, ApiError> {
+    ) -> Result<Option<ItemId>> {
         let entries = app.runs().history(caller.tenant(), &self.conversation_id).await?;
         let place = place_of(&entries, request.n_user_messages(), input);
         Ok(place.and_then(|place| entries.get(place)).map(|entry| entry.id.clone()))
@@ -153,7 +141,7 @@ fn place_of(entries: &[Entry], n: usize, input: &Item) -> Option<usize> {
     places.iter().copied().rev().find(is_it).or(counted)
 }
 
-async fn exists(app: &App, caller: &Caller, id: &ConversationId) -> Result<bool, ApiError> {
+async fn exists(app: &App, caller: &Caller, id: &ConversationId) -> Result<bool> {
     match app.runs().store().conversation(caller.tenant(), id).await {
         Ok(_) => Ok(true),
         Err(StoreError::NotFound(_)) => Ok(false),

@@ -7,7 +7,7 @@ use turnwire_surfaces::ai_sdk::read_approval_id;
 use utoipa::ToSchema;
 
 use crate::{
-    ApiError,
+    Result,
     client_error::{ClientError, shown},
     client_tools::ClientTool,
     typed,
@@ -112,7 +112,7 @@ pub(super) struct GivenAnswer {
 }
 
 impl ChatRequest {
-    pub(super) fn read(body: Value) -> Result<Self, ApiError> {
+    pub(super) fn read(body: Value) -> Result<Self> {
         let ChatBody { id, messages, trigger, tools, message_id } = typed(body)?;
         if let Some(id) = &id {
             check_chat_id(id, "id")?;

@@ -36,7 +36,7 @@ use super::{
     stream::{Reading, chunks, in_progress, reading_of},
 };
 use crate::{
-    ApiError, App, Caller, QueryParams,
+    ApiError, App, Caller, QueryParams, Result,
     body::parse,
     connection_permit::ConnectionPermit,
     limits,
@@ -60,7 +60,7 @@ pub(super) async fn connect(
     QueryParams(params): QueryParams<SdkParams>,
     permit: ConnectionPermit,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let upgrade = upgrade.map_err(|_| {
         let message = "This endpoint is a WebSocket. Send `Upgrade: websocket`, or `POST`.";
         websocket::upgrade_required(message)
@@ -116,7 +116,7 @@ enum Response {
 
 type Responses = Pin<Box<dyn Stream<Item = Response> + Send>>;
 /// What a request reads: nothing if its chat has no run in progress.
-type Opened = Result<Option<Reading>, ApiError>;
+type Opened = Result<Option<Reading>>;
 
 /// A request that has not ended.
 struct OpenRequest {
@@ -218,7 +218,7 @@ impl ChatSocket {
     }
 
     /// Whether another request may be open. Two of one ID could not be told apart.
-    fn check_room(&self, request_id: &str) -> Result<(), ApiError> {
+    fn check_room(&self, request_id: &str) -> Result<()> {
         if self.requests.contains_key(request_id) {
             let message = "A request with this `requestId` is open on this socket.";
             return Err(ApiError::bad_request("invalid_value", message).about("requestId"));

@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 
 use super::{ECHO_KEY, Sdk, SdkParams, conversation::Chat};
 use crate::{
-    ApiError, App, Caller, Json, PathParams, QueryParams,
+    ApiError, App, Caller, Json, PathParams, QueryParams, Result,
     runs::CommandResult,
     sse::{BrokenStream, SseFrame, breaking_event_stream, write_done},
     streaming::{ProjectedFrame, cursor_ahead, follow_while_it_runs, watched_frames},
@@ -159,7 +159,7 @@ pub(super) async fn resume(
     caller: Caller,
     PathParams(id): PathParams<String>,
     QueryParams(params): QueryParams<ResumeParams>,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let dialect = SdkParams { sdk: params.sdk }.dialect();
     if params.start_index.is_some() {
         let name = StreamName::read(&id, dialect.unwrap_or_default());
@@ -182,7 +182,7 @@ pub(super) async fn in_progress(
     caller: &Caller,
     chat_id: &str,
     dialect: Option<Dialect>,
-) -> Result<Option<StreamName>, ApiError> {
+) -> Result<Option<StreamName>> {
     let chat = Chat::find(app, caller, chat_id).await?;
     let Some(run_id) = chat.active_run(app, caller).await? else { return Ok(None) };
     let dialect = match dialect {
@@ -195,7 +195,7 @@ pub(super) async fn in_progress(
 }
 
 /// The dialect of the page that started the run.
-async fn dialect_of(app: &App, caller: &Caller, run_id: &RunId) -> Result<Dialect, ApiError> {
+async fn dialect_of(app: &App, caller: &Caller, run_id: &RunId) -> Result<Dialect> {
     let record = app.runs().find(caller.tenant(), run_id).await?;
     let kept = record.request.echo.get(ECHO_KEY).map(ToString::to_string);
     Ok(kept.and_then(|kept| kept.parse().ok()).unwrap_or_default())
@@ -209,7 +209,7 @@ struct Progress {
     segment: u32,
 }
 
-async fn progress(app: &App, caller: &Caller, name: &StreamName) -> Result<Progress, ApiError> {
+async fn progress(app: &App, caller: &Caller, name: &StreamName) -> Result<Progress> {
     let mut events = app.runs().stored(caller.tenant(), &name.run_id).await?;
     let mut projection = AiSdk::new(name.dialect, name.span);
     let (mut n_chunks, mut n_closing) = (0, 0);
@@ -229,7 +229,7 @@ async fn read_on(
     caller: &Caller,
     name: StreamName,
     start_index: Option<i64>,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let Progress { n_chunks, segment } = progress(app, caller, &name).await?;
     // A segment starts with the answer that ends the one before it, which may not be recorded yet.
     if name.span.first > segment + 1 {
@@ -256,7 +256,7 @@ pub(super) async fn reading_of(
     caller: &Caller,
     name: StreamName,
     skip: u64,
-) -> Result<Reading, ApiError> {
+) -> Result<Reading> {
     let (runs, tenant) = (app.runs(), caller.tenant());
     let events = follow_while_it_runs(runs, tenant, &name.run_id, Seq::START).await?;
     Ok(Reading { name, events, skip, seen: None })
@@ -277,7 +277,7 @@ pub(super) async fn stop(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let chat = Chat::find(&app, &caller, &id).await?;
     let Some(run_id) = chat.active_run(&app, &caller).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());

@@ -12,7 +12,7 @@ use turnwire_contract::TraceContext;
 use super::{Caller, MetricsReader, PROBES, SharedReader, identity::Identity, scopes};
 use crate::{
     access_log::KnownCaller,
-    api_error::ApiError,
+    api_error::{ApiError, Result},
     app::App,
     connection::HeldPermits,
     connection_permit::ConnectionPermit,
@@ -25,7 +25,7 @@ use crate::{
 impl FromRequestParts<App> for Caller {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let identity = app.auth().identify(&parts.headers).await?;
         // Also of callers who are refused.
         if let Some(known) = parts.extensions.get::<KnownCaller>() {
@@ -42,7 +42,7 @@ impl FromRequestParts<App> for Caller {
 
 impl Caller {
     /// A caller who has shown who they are, within the limits on connections.
-    fn admit(parts: &Parts, app: &App, identity: Arc<Identity>) -> Result<Self, ApiError> {
+    fn admit(parts: &Parts, app: &App, identity: Arc<Identity>) -> Result<Self> {
         // From here on the connection counts as authenticated.
         let has_room =
             parts.extensions.get::<ConnectionPermit>().is_none_or(ConnectionPermit::note_known);
@@ -74,7 +74,7 @@ fn trace_in(headers: &HeaderMap) -> Option<TraceContext> {
 impl FromRequestParts<App> for MetricsReader {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         if app.auth().has_metrics_token(&parts.headers).await? {
             Caller::admit(parts, app, Arc::new(Identity::of_anybody()))?;
         } else {
@@ -93,7 +93,7 @@ struct ShareToken {
 impl FromRequestParts<App> for SharedReader {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let PathParams(ShareToken { token }) =
             PathParams::<ShareToken>::from_request_parts(parts, app).await?;
         let share = shares::check(app, &token).await?;

@@ -6,7 +6,10 @@ use axum::http::StatusCode;
 use turnwire_contract::{Actor, Scope, TenantId, Timestamp};
 
 use super::in_use::Validity;
-use crate::{admission::KeyDigest, api_error::ApiError};
+use crate::{
+    admission::KeyDigest,
+    api_error::{ApiError, Result},
+};
 
 /// Who makes a request.
 #[derive(Debug, Clone)]
@@ -59,7 +62,7 @@ impl Identity {
     }
 
     /// Refuses what needs a scope that the key does not have.
-    pub(super) fn ensure(&self, scope: Scope) -> Result<(), ApiError> {
+    pub(super) fn ensure(&self, scope: Scope) -> Result<()> {
         if self.has(scope) { Ok(()) } else { Err(missing_scope(scope)) }
     }
 }

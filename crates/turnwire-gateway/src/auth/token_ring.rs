@@ -18,7 +18,11 @@ use tracing::debug;
 use turnwire_contract::{Actor, Timestamp, TokenError, TokenHolder, TokenVerifier};
 
 use super::{Clock, identity::Identity, in_use::InUse};
-use crate::{admission::KeyDigest, api_error::ApiError, sync::lock};
+use crate::{
+    admission::KeyDigest,
+    api_error::{ApiError, Result},
+    sync::lock,
+};
 
 /// How often tokens are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -84,7 +88,7 @@ impl TokenRing {
     }
 
     /// The holder of a token.
-    pub(super) async fn identify(self: &Arc<Self>, text: &str) -> Result<Identity, ApiError> {
+    pub(super) async fn identify(self: &Arc<Self>, text: &str) -> Result<Identity> {
         let digest = KeyDigest::of(text);
         if let Some(identity) = self.identity(digest, Some(VERIFY_AFTER)) {
             return Ok(identity);

@@ -33,7 +33,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::request::{Translated, translate};
 use crate::{
-    ApiError, App, Caller, Json, QueryParams,
+    ApiError, App, Caller, Json, QueryParams, Result,
     failed_run::{FailedRun, FailedRunBody},
     idempotency::{IdempotencyKey, KeyedBody},
     responses::{CreateOptions, ProfileParams, create_once, profile, request as run_request},
@@ -172,7 +172,7 @@ async fn create(
     QueryParams(params): QueryParams<ProfileParams>,
     headers: HeaderMap,
     KeyedBody { body, key }: KeyedBody,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let profile = profile(&headers, &params)?;
     let Translated { body, include_usage, names, ignored } =
         translate(body, &app.options().requests)?;

@@ -18,7 +18,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::upload::UploadBody;
 use crate::{
-    ApiError, App, Caller, Json, OrNotFound, PathParams, QueryParams,
+    App, Caller, Json, OrNotFound, PathParams, QueryParams, Result,
     page::{Order, Page, PageParams},
 };
 
@@ -108,7 +108,7 @@ async fn create(
     State(app): State<App>,
     caller: Caller,
     request: Request,
-) -> Result<Json<FileObject>, ApiError> {
+) -> Result<Json<FileObject>> {
     Ok(Json(upload::receive(&app, &caller, request).await?.into()))
 }
 
@@ -126,7 +126,7 @@ async fn list(
     caller: Caller,
     QueryParams(FileParams { purpose }): QueryParams<FileParams>,
     QueryParams(mut params): QueryParams<PageParams>,
-) -> Result<Json<Page<FileObject>>, ApiError> {
+) -> Result<Json<Page<FileObject>>> {
     params.limit = match params.limit {
         None | Some(MAX_ON_A_PAGE..=MAX_WISHED) => Some(MAX_ON_A_PAGE),
         other => other,
@@ -148,7 +148,7 @@ async fn retrieve(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<FileObject>, ApiError> {
+) -> Result<Json<FileObject>> {
     Ok(Json(find(&app, &caller, &id).await?.into()))
 }
 
@@ -162,7 +162,7 @@ async fn delete(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<DeletedObject>, ApiError> {
+) -> Result<Json<DeletedObject>> {
     let done = app.library().remove_file(caller.tenant(), &FileId::from(id.as_str())).await;
     done.or_not_found("File", &id)?;
     Ok(Json(DeletedObject::new(id, "file")))
@@ -183,7 +183,7 @@ async fn content(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let record = find(&app, &caller, &id).await?;
     let content = app.library().content_stream(caller.tenant(), &record.id).await;
     let content = content.or_not_found("File", &id)?;
@@ -201,7 +201,7 @@ fn only_to_keep() -> [(HeaderName, HeaderValue); 3] {
     ]
 }
 
-pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<FileRecord, ApiError> {
+pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<FileRecord> {
     app.library().file(caller.tenant(), &FileId::from(id)).await.or_not_found("File", id)
 }
 

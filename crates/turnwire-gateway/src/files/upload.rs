@@ -16,7 +16,9 @@ use axum::{
 use turnwire_contract::{FileId, FileRecord, FileUpload, Timestamp};
 use utoipa::ToSchema;
 
-use crate::{ApiError, App, Caller, body::in_time, client_error::ClientError, start_run::used_up};
+use crate::{
+    ApiError, App, Caller, Result, body::in_time, client_error::ClientError, start_run::used_up,
+};
 
 /// Maximum size of the form apart from the file: the other fields and the boundaries.
 pub(crate) const FORM_BYTES: usize = 64 * 1024;
@@ -56,7 +58,7 @@ pub(super) async fn receive(
     app: &App,
     caller: &Caller,
     mut request: Request,
-) -> Result<FileRecord, ApiError> {
+) -> Result<FileRecord> {
     let limit = app.options().upload_limit;
     let quota = app.stored_bytes(caller.tenant()).await?;
     if let Some(quota) = quota.filter(|quota| quota.remaining == 0) {
@@ -106,12 +108,7 @@ fn announced(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-async fn read(
-    app: &App,
-    caller: &Caller,
-    file_id: &FileId,
-    mut form: Multipart,
-) -> Result<Form, ApiError> {
+async fn read(app: &App, caller: &Caller, file_id: &FileId, mut form: Multipart) -> Result<Form> {
     let limit = app.options().upload_limit;
     let mut read = Form::default();
     while let Some(field) = form.next_field().await.map_err(|error| not_read(error, limit))? {
@@ -155,11 +152,7 @@ async fn read(
 }
 
 /// Passes the bytes of a field on as they arrive. Returns their number.
-async fn copy(
-    mut field: Field<'_>,
-    upload: &mut dyn FileUpload,
-    limit: usize,
-) -> Result<u64, ApiError> {
+async fn copy(mut field: Field<'_>, upload: &mut dyn FileUpload, limit: usize) -> Result<u64> {
     let mut n_bytes = 0;
     while let Some(chunk) = field.chunk().await.map_err(|error| not_read(error, limit))? {
         n_bytes += chunk.len();
@@ -181,11 +174,7 @@ fn lifetime_of(written: Option<Vec<u8>>) -> Result<u32, ClientError> {
 }
 
 /// The bytes of a field, or `None` if there are more than `most`.
-async fn bytes_of(
-    mut field: Field<'_>,
-    most: usize,
-    limit: usize,
-) -> Result<Option<Vec<u8>>, ApiError> {
+async fn bytes_of(mut field: Field<'_>, most: usize, limit: usize) -> Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     while let Some(chunk) = field.chunk().await.map_err(|error| not_read(error, limit))? {
         if chunk.len() > most - bytes.len() {

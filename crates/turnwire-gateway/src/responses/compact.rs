@@ -28,7 +28,7 @@ use super::{
     request::{self, wrap_summary},
 };
 use crate::{
-    ApiError, App, Caller, Json, JsonBody,
+    ApiError, App, Caller, Json, JsonBody, Result,
     failed_run::{FailedRun, FailedRunBody},
     start_run::outcome_of,
 };
@@ -102,7 +102,7 @@ pub(super) async fn compact(
     State(app): State<App>,
     caller: Caller,
     JsonBody(body): JsonBody,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let turnwire = not_heeded(&body, &SUMMED_UP);
     let request = request::read(body, &app.options().requests)?;
     if request.model.is_none() {
@@ -147,7 +147,7 @@ async fn sum_up(
     caller: Caller,
     run: RunRequest,
     hung_up: CancellationToken,
-) -> Result<(RunId, RunOutcome, Answer), ApiError> {
+) -> Result<(RunId, RunOutcome, Answer)> {
     let tenant = run.tenant.clone();
     let handle = app.start(&caller, run, StartOptions::default()).await?;
     let outcome = tokio::select! {
@@ -163,7 +163,7 @@ async fn sum_up(
     Ok((handle.id().clone(), outcome, answer?))
 }
 
-async fn answer_of(handle: &RunHandle) -> Result<Answer, ApiError> {
+async fn answer_of(handle: &RunHandle) -> Result<Answer> {
     let (mut answer, mut events) = (Answer::default(), handle.events_when_over().await?);
     while let Some(recorded) = events.try_next().await? {
         answer.note(&recorded);
@@ -211,7 +211,7 @@ pub(super) async fn input_tokens(
     State(app): State<App>,
     caller: Caller,
     JsonBody(body): JsonBody,
-) -> Result<Json<InputTokens>, ApiError> {
+) -> Result<Json<InputTokens>> {
     let turnwire = not_heeded(&body, &COUNTED);
     let request = request::read(body, &app.options().requests)?;
     let before = load_prior(&app, &caller, &request).await?;

@@ -24,7 +24,7 @@ use super::{
     stored::current_response,
 };
 use crate::{
-    api_error::{ApiError, ErrorBody},
+    api_error::{ErrorBody, Result},
     app::App,
     auth::Caller,
     failed_run::{FailedRun, FailedRunBody},
@@ -75,7 +75,7 @@ pub(super) async fn create(
     QueryParams(params): QueryParams<ProfileParams>,
     headers: HeaderMap,
     KeyedBody { body, key }: KeyedBody,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     // Whether the client knows only the events of the Responses API, or also ours.
     let profile = profile(&headers, &params)?;
     let request = request::read(body, &app.options().requests)?;
@@ -151,7 +151,7 @@ pub(crate) async fn create_once(
     request: CreateResponse,
     options: CreateOptions,
     adjust: impl FnOnce(&mut RunRequest) + Send,
-) -> Result<(RunHandle, Option<CancelOnDrop>), ApiError> {
+) -> Result<(RunHandle, Option<CancelOnDrop>)> {
     let (tenant, key) = (caller.tenant(), options.start.key.clone());
     if let Some(handle) = app.find_by_key(tenant, key.as_ref()).await? {
         return Ok((handle, None));
@@ -179,7 +179,7 @@ async fn start(
     caller: &Caller,
     run: RunRequest,
     options: CreateOptions,
-) -> Result<(RunHandle, Option<CancelOnDrop>), ApiError> {
+) -> Result<(RunHandle, Option<CancelOnDrop>)> {
     let CreateOptions { start, stores, cancels_with_client, reader } = options;
     let (tenant, has_key) = (caller.tenant().clone(), start.key.is_some());
     let then = move |app: &App, handle: &RunHandle| {
@@ -233,7 +233,7 @@ pub(super) async fn delete(runs: &Runs, tenant: &TenantId, run_id: &RunId) {
 }
 
 /// The response right after its run was queued, for background requests.
-async fn queued_response(mut events: EventStream) -> Result<Response, ApiError> {
+async fn queued_response(mut events: EventStream) -> Result<Response> {
     let mut projection = Responses::new(Profile::Strict);
     while let Some(recorded) = events.next().await {
         let recorded = recorded?;

@@ -7,7 +7,7 @@ use turnwire_surfaces::responses::{Profile, ResponseEvent, Responses, SequencedE
 use utoipa::IntoParams;
 
 use crate::{
-    api_error::ApiError,
+    api_error::{ApiError, Result},
     app::App,
     sse::{SseFrame, event_stream, write_done},
     streaming::{ProjectedFrame, frames},
@@ -27,7 +27,7 @@ pub(crate) struct ProfileParams {
 }
 
 /// The profile of a request, from its header or query (R1).
-pub(crate) fn profile(headers: &HeaderMap, params: &ProfileParams) -> Result<Profile, ApiError> {
+pub(crate) fn profile(headers: &HeaderMap, params: &ProfileParams) -> Result<Profile> {
     let header = headers.get(PROFILE_HEADER).and_then(|value| value.to_str().ok());
     match header.or(params.profile.as_deref()) {
         None | Some("strict") => Ok(Profile::Strict),

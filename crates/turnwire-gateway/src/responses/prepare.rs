@@ -22,7 +22,12 @@ use super::{
     },
     stored,
 };
-use crate::{api_error::ApiError, app::App, auth::Caller, conversations};
+use crate::{
+    api_error::{ApiError, Result},
+    app::App,
+    auth::Caller,
+    conversations,
+};
 
 /// The context that a request continues.
 #[derive(Debug, Clone, Default)]
@@ -41,7 +46,7 @@ pub(super) async fn load_prior(
     app: &App,
     caller: &Caller,
     request: &CreateResponse,
-) -> Result<PriorContext, ApiError> {
+) -> Result<PriorContext> {
     if let Some(id) = &request.conversation {
         let found = conversations::find(app, caller, id).await;
         let conversation_id = found.map_err(|error| error.about("conversation"))?.id;
@@ -78,7 +83,7 @@ pub(super) async fn prepare(
     caller: &Caller,
     request: CreateResponse,
     prior: PriorContext,
-) -> Result<RunRequest, ApiError> {
+) -> Result<RunRequest> {
     let model = model_for(app, caller, request.model.as_deref())?;
     let mut input = read_input(app, caller, request.input.as_ref(), &prior.entries).await?;
     let history: Vec<&Item> = prior.entries.iter().map(|entry| &*entry.item).collect();
@@ -131,11 +136,7 @@ pub(super) async fn prepare(
 }
 
 /// The model to use: the requested one, or the fallback for unknown names.
-pub(crate) fn model_for(
-    app: &App,
-    caller: &Caller,
-    asked: Option<&str>,
-) -> Result<String, ApiError> {
+pub(crate) fn model_for(app: &App, caller: &Caller, asked: Option<&str>) -> Result<String> {
     let who = caller.requester();
     let name = asked.map(str::to_owned).or_else(|| app.default_model(caller));
     let name = name.ok_or_else(|| app.no_model_named(caller))?;
@@ -180,7 +181,7 @@ async fn read_input(
     caller: &Caller,
     input: Option<&InputBody>,
     entries: &[Entry],
-) -> Result<Input, ApiError> {
+) -> Result<Input> {
     let Some(body) = input else { return Ok(Input::default()) };
     let references = request::references(body);
     let references_found = resolve_references(app, caller, references, entries).await?;
@@ -207,7 +208,7 @@ pub(crate) async fn choose_tools(
     app: &App,
     caller: &Caller,
     listed: &[Value],
-) -> Result<ResolvedTools, ApiError> {
+) -> Result<ResolvedTools> {
     let placed: Vec<PlacedTool<'_>> =
         listed.iter().enumerate().map(|(n, tool)| (format!("tools[{n}]"), tool)).collect();
     let requested = request::read_tools(&placed, &app.options().requests)?;
@@ -245,7 +246,7 @@ pub(crate) struct ResolvedTools {
 
 impl ResolvedTools {
     /// A missing search tool is left out, unless `tool_choice` depends on it.
-    fn check_choice(&self, written: Option<&Value>, choice: &ToolChoice) -> Result<(), ApiError> {
+    fn check_choice(&self, written: Option<&Value>, choice: &ToolChoice) -> Result<()> {
         if self.missing.is_empty() {
             return Ok(());
         }
@@ -271,7 +272,7 @@ async fn find_tools(
     caller: &Caller,
     requested_tools: Vec<RequestedTool>,
     bare: &HashSet<&str>,
-) -> Result<ResolvedTools, ApiError> {
+) -> Result<ResolvedTools> {
     let mut found = ResolvedTools::default();
     for requested in requested_tools {
         match requested {
@@ -302,7 +303,7 @@ fn with_settings(spec: &ToolSpec, settings: Value) -> Arc<ToolSpec> {
     Arc::new(ToolSpec { settings, ..spec.clone() })
 }
 
-async fn check_collections(app: &App, caller: &Caller, settings: &Value) -> Result<(), ApiError> {
+async fn check_collections(app: &App, caller: &Caller, settings: &Value) -> Result<()> {
     let named = settings.get("vector_store_ids").and_then(Value::as_array);
     if named.is_some_and(|ids| !ids.is_empty()) {
         caller.ensure(Scope::Files)?;
@@ -317,11 +318,7 @@ async fn check_collections(app: &App, caller: &Caller, settings: &Value) -> Resu
 /// Looks up an MCP server. A request names a configured server by its label, or brings its own URL
 /// if the settings allow it. The tools of such a server have no configured approvals, so each call
 /// needs an approval unless the request says otherwise.
-fn find_server(
-    app: &App,
-    caller: &Caller,
-    requested: RequestedServer,
-) -> Result<ServerUse, ApiError> {
+fn find_server(app: &App, caller: &Caller, requested: RequestedServer) -> Result<ServerUse> {
     let RequestedServer { label, url, allowed, ask_before, param, secrets } = requested;
     let (servers, tenant) = (app.runs().servers(), caller.tenant());
     let labels = app.runs().server_labels(caller.requester());

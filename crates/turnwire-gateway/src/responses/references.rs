@@ -6,7 +6,7 @@ use turnwire_contract::{Entry, FileId, Item, ItemId, LibraryAddress, Scope, Tool
 use turnwire_surfaces::responses::ids;
 
 use super::request::{FoundFile, References, ResolvedReferences};
-use crate::{ApiError, App, Caller};
+use crate::{ApiError, App, Caller, Result};
 
 /// Maximum number of items and files the input may refer to.
 const MAX_REFERENCES: usize = 1_000;
@@ -19,7 +19,7 @@ pub(crate) async fn resolve_references(
     caller: &Caller,
     mut references: References,
     entries: &[Entry],
-) -> Result<ResolvedReferences, ApiError> {
+) -> Result<ResolvedReferences> {
     if references.items.len() + references.files.len() > MAX_REFERENCES {
         return Err(too_much(&format!("may name at most {MAX_REFERENCES} items and files")));
     }
@@ -85,7 +85,7 @@ struct Room {
 
 impl Room {
     /// Uses the budget for `n_copies` of something of this size.
-    fn take(&mut self, size: usize, n_copies: usize) -> Result<(), ApiError> {
+    fn take(&mut self, size: usize, n_copies: usize) -> Result<()> {
         let left = self.left.checked_sub(size.saturating_mul(n_copies));
         let max_bytes = self.max_bytes;
         self.left = left.ok_or_else(|| {

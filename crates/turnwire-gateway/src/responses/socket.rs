@@ -52,7 +52,7 @@ use super::{
     stored::{self, not_by_get},
 };
 use crate::{
-    ApiError, App, Caller, QueryParams,
+    ApiError, App, Caller, QueryParams, Result,
     connection_permit::ConnectionPermit,
     json,
     limits::{self, HttpLimits},
@@ -92,7 +92,7 @@ pub(super) async fn connect(
     headers: HeaderMap,
     permit: ConnectionPermit,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let Ok(upgrade) = upgrade else { return Err(not_by_get().await) };
     let (profile, limits) = (profile(&headers, &params)?, Arc::clone(&permit.limits));
     let upgrade = upgrade.protocols(["realtime", "turnwire"]);
@@ -348,11 +348,7 @@ impl ResponsesSocket {
         }
     }
 
-    async fn respond(
-        &self,
-        stream_id: Option<&str>,
-        message: CreateMessage,
-    ) -> Result<(), ApiError> {
+    async fn respond(&self, stream_id: Option<&str>, message: CreateMessage) -> Result<()> {
         let Self { app, caller, .. } = self;
         let request = request::read(Value::Object(message.body), &app.options().requests)?;
         let prior = self.load_prior(&request).await?;
@@ -421,7 +417,7 @@ impl ResponsesSocket {
     }
 
     /// Looks up the previous response in the cache, then in the store.
-    async fn load_prior(&self, request: &CreateResponse) -> Result<PriorContext, ApiError> {
+    async fn load_prior(&self, request: &CreateResponse) -> Result<PriorContext> {
         if let Some(id) = &request.previous_response_id {
             let cached = self.cache().entries(id);
             if let Some(entries) = cached {
@@ -446,7 +442,7 @@ impl ResponsesSocket {
         stream_id: Option<&str>,
         run: RunRequest,
         mut known: Vec<Entry>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<()> {
         let run_id = RunId::new(self.app.runs().new_id("run"));
         let run = Arc::new(run);
         known.extend(run.entries(&run_id));
@@ -526,7 +522,7 @@ fn stream_broken() -> ApiError {
 }
 
 /// A `stream_id`: 1 to 256 letters, digits, `_`, `.` or `-`.
-fn parse_stream_id(stream_id: Option<Value>) -> Result<Option<String>, ApiError> {
+fn parse_stream_id(stream_id: Option<Value>) -> Result<Option<String>> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     match stream_id {
         None | Some(Value::Null) => Ok(None),

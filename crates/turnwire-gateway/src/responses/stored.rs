@@ -22,7 +22,7 @@ use utoipa::IntoParams;
 
 use super::output::{ProfileParams, profile, stream_of};
 use crate::{
-    ApiError, App, Caller, Json, OrNotFound, PathParams, QueryParams,
+    ApiError, App, Caller, Json, OrNotFound, PathParams, QueryParams, Result,
     audit::Deed,
     files::DeletedObject,
     page::{Order, Page, PageParams},
@@ -67,7 +67,7 @@ pub(super) async fn retrieve(
     PathParams(id): PathParams<String>,
     QueryParams(params): QueryParams<ReadParams>,
     headers: HeaderMap,
-) -> Result<HttpResponse, ApiError> {
+) -> Result<HttpResponse> {
     let record = find(&app, &caller, &id).await?;
     let profile = profile(&headers, &ProfileParams { profile: params.profile })?;
     if params.stream == Some(true) {
@@ -82,7 +82,7 @@ pub(super) async fn retrieve(
     Ok(Json(current_response(&app, &caller, &record.run_id).await?).into_response())
 }
 
-fn parse_cursor(text: &str) -> Result<u64, ApiError> {
+fn parse_cursor(text: &str) -> Result<u64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain).ok_or_else(|| {
         let message = "`starting_after` must be the `sequence_number` of an event, such as 7.";
@@ -97,7 +97,7 @@ async fn check_frame(
     run_id: &RunId,
     profile: Profile,
     after: u64,
-) -> Result<(), ApiError> {
+) -> Result<()> {
     let mut projection = Responses::new(profile);
     let mut events = app.runs().stored(caller.tenant(), run_id).await?;
     while let Some(recorded) = events.try_next().await? {
@@ -110,13 +110,13 @@ async fn check_frame(
 }
 
 /// The run of a stored response.
-pub(super) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunRecord, ApiError> {
+pub(super) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunRecord> {
     let run_id = run_id_of(id)?;
     stored(app.runs().find(caller.tenant(), &run_id).await, id)
 }
 
 /// Its ID and status, also if its key is missing: it can be cancelled and deleted all the same.
-async fn find_status(app: &App, caller: &Caller, id: &str) -> Result<(RunId, RunStatus), ApiError> {
+async fn find_status(app: &App, caller: &Caller, id: &str) -> Result<(RunId, RunStatus)> {
     let run_id = run_id_of(id)?;
     let status = match app.runs().find(caller.tenant(), &run_id).await {
         Err(StoreError::KeyMissing(_)) => app.runs().status(caller.tenant(), &run_id).await?,
@@ -125,12 +125,12 @@ async fn find_status(app: &App, caller: &Caller, id: &str) -> Result<(RunId, Run
     Ok((run_id, status))
 }
 
-fn run_id_of(id: &str) -> Result<RunId, ApiError> {
+fn run_id_of(id: &str) -> Result<RunId> {
     ids::run_id(id).ok_or_else(|| ApiError::not_found("Response", id))
 }
 
 /// A run that is not stored is no response that can be found.
-fn stored(found: Result<RunRecord, StoreError>, id: &str) -> Result<RunRecord, ApiError> {
+fn stored(found: Result<RunRecord, StoreError>, id: &str) -> Result<RunRecord> {
     let record = found.or_not_found("Response", id)?;
     let is_stored = record.request.echo.get("store").and_then(Value::as_bool).unwrap_or(true);
     if is_stored { Ok(record) } else { Err(ApiError::not_found("Response", id)) }
@@ -141,7 +141,7 @@ pub(super) async fn current_response(
     app: &App,
     caller: &Caller,
     run_id: &RunId,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let events = app.runs().stored(caller.tenant(), run_id).await?;
     let (projection, _) = project_to_end(Responses::new(Profile::Strict), events).await?;
     Ok(projection.response())
@@ -160,7 +160,7 @@ pub(super) async fn cancel(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<Response>, ApiError> {
+) -> Result<Json<Response>> {
     let (run_id, _) = find_status(&app, &caller, &id).await?;
     stop(&app, &caller, &run_id).await?;
     let response = current_response(&app, &caller, &run_id).await?;
@@ -177,7 +177,7 @@ pub(super) async fn cancel(
 }
 
 /// Cancels a run, and waits until its end is recorded.
-async fn stop(app: &App, caller: &Caller, run_id: &RunId) -> Result<(), ApiError> {
+async fn stop(app: &App, caller: &Caller, run_id: &RunId) -> Result<()> {
     if app.cancel(caller, run_id).await? {
         let events = match app.runs().follow(caller.tenant(), run_id, Seq::START).await {
             // Whoever ends it does not need to read it.
@@ -203,7 +203,7 @@ pub(super) async fn delete(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<DeletedObject>, ApiError> {
+) -> Result<Json<DeletedObject>> {
     let (run_id, status) = find_status(&app, &caller, &id).await?;
     if status == RunStatus::Active {
         stop(&app, &caller, &run_id).await?;
@@ -226,7 +226,7 @@ pub(super) async fn input_items(
     caller: Caller,
     PathParams(id): PathParams<String>,
     QueryParams(params): QueryParams<PageParams>,
-) -> Result<Json<Page<InputItem>>, ApiError> {
+) -> Result<Json<Page<InputItem>>> {
     let record = find(&app, &caller, &id).await?;
     let items = wire_items(&record.request.entries(&record.run_id));
     Ok(Json(Page::of(items, &params, Order::Desc, |item| item.id().to_string())?))

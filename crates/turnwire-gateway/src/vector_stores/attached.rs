@@ -19,7 +19,7 @@ use super::{
     find,
 };
 use crate::{
-    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, QueryParams,
+    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, QueryParams, Result,
     api_error::sentence,
     files::{self, DeletedObject, seconds},
     page::{Order, Page, PageParams},
@@ -162,7 +162,7 @@ async fn attach(
     caller: Caller,
     PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<VectorStoreFile>, ApiError> {
+) -> Result<Json<VectorStoreFile>> {
     let store = find(&app, &caller, &id).await?;
     let wanted = read_attach(body)?;
     let file_id = wanted.file_id.clone();
@@ -185,7 +185,7 @@ async fn list(
     PathParams(id): PathParams<String>,
     QueryParams(status): QueryParams<StatusParams>,
     QueryParams(params): QueryParams<PageParams>,
-) -> Result<Json<Page<VectorStoreFile>>, ApiError> {
+) -> Result<Json<Page<VectorStoreFile>>> {
     let store = find(&app, &caller, &id).await?;
     let attachments = app.library().attachments(caller.tenant(), &store.id).await?;
     let shown = |attachment: Attachment| show(&store.id, attachment);
@@ -203,7 +203,7 @@ async fn retrieve(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, file_id)): PathParams<(String, String)>,
-) -> Result<Json<VectorStoreFile>, ApiError> {
+) -> Result<Json<VectorStoreFile>> {
     let store = find(&app, &caller, &id).await?;
     let attached = attachment(&app, &caller, &store.id, &file_id).await?;
     Ok(Json(show(&store.id, attached)))
@@ -221,7 +221,7 @@ async fn update(
     caller: Caller,
     PathParams((id, file_id)): PathParams<(String, String)>,
     JsonBody(body): JsonBody,
-) -> Result<Json<VectorStoreFile>, ApiError> {
+) -> Result<Json<VectorStoreFile>> {
     let store = find(&app, &caller, &id).await?;
     let attributes = read_attributes(body)?;
     let (tenant, id) = (caller.tenant(), FileId::from(file_id.as_str()));
@@ -242,7 +242,7 @@ async fn detach(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, file_id)): PathParams<(String, String)>,
-) -> Result<Json<DeletedObject>, ApiError> {
+) -> Result<Json<DeletedObject>> {
     let store = find(&app, &caller, &id).await?;
     let library = app.library();
     let detached =
@@ -263,7 +263,7 @@ async fn content(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, file_id)): PathParams<(String, String)>,
-) -> Result<Json<ContentPage>, ApiError> {
+) -> Result<Json<ContentPage>> {
     let store = find(&app, &caller, &id).await?;
     let id = FileId::from(file_id.as_str());
     let chunks = app.library().chunks(caller.tenant(), &store.id, &id).await;
@@ -279,7 +279,7 @@ pub(super) async fn all_there(
     app: &App,
     caller: &Caller,
     mut wanted: Vec<Wanted>,
-) -> Result<Vec<Wanted>, ApiError> {
+) -> Result<Vec<Wanted>> {
     let mut seen = HashSet::new();
     wanted.retain(|file| seen.insert(file.file_id.clone()));
     if let [one] = wanted.as_slice() {
@@ -301,7 +301,7 @@ pub(super) async fn attach_all(
     collection: &CollectionId,
     batch: Option<BatchRecord>,
     wanted: Vec<Wanted>,
-) -> Result<(), ApiError> {
+) -> Result<()> {
     let created_at = app.runs().now();
     let attachment = |Wanted { file_id, attributes, chunking }: Wanted| Attachment {
         attributes,
@@ -317,7 +317,7 @@ async fn attachment(
     caller: &Caller,
     collection: &CollectionId,
     file_id: &str,
-) -> Result<Attachment, ApiError> {
+) -> Result<Attachment> {
     let id = FileId::from(file_id);
     app.library().attachment(caller.tenant(), collection, &id).await.or_not_found("File", file_id)
 }
@@ -354,6 +354,6 @@ pub(super) fn show(collection: &CollectionId, attachment: Attachment) -> VectorS
 pub(super) fn page_of(
     oldest_first: Vec<VectorStoreFile>,
     params: &PageParams,
-) -> Result<Page<VectorStoreFile>, ApiError> {
+) -> Result<Page<VectorStoreFile>> {
     Page::of(oldest_first, params, Order::Desc, |file| file.id.clone())
 }

@@ -15,7 +15,7 @@ use super::{
     find,
 };
 use crate::{
-    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, QueryParams,
+    App, Caller, Json, JsonBody, OrNotFound, PathParams, QueryParams, Result,
     files::seconds,
     page::{Page, PageParams},
 };
@@ -78,7 +78,7 @@ async fn create(
     caller: Caller,
     PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<FileBatch>, ApiError> {
+) -> Result<Json<FileBatch>> {
     let store = find(&app, &caller, &id).await?;
     let wanted = all_there(&app, &caller, read_batch(body)?).await?;
     let batch = BatchRecord {
@@ -103,7 +103,7 @@ async fn retrieve(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, batch_id)): PathParams<(String, String)>,
-) -> Result<Json<FileBatch>, ApiError> {
+) -> Result<Json<FileBatch>> {
     let (store, batch) = find_batch(&app, &caller, &id, &batch_id).await?;
     Ok(Json(FileBatch::of(&store.id, batch)))
 }
@@ -120,7 +120,7 @@ async fn cancel(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, batch_id)): PathParams<(String, String)>,
-) -> Result<Json<FileBatch>, ApiError> {
+) -> Result<Json<FileBatch>> {
     let store = find(&app, &caller, &id).await?;
     let batch = BatchId::from(batch_id.as_str());
     let done = app.library().cancel_batch(caller.tenant(), &store.id, &batch).await;
@@ -146,7 +146,7 @@ async fn list_files(
     PathParams((id, batch_id)): PathParams<(String, String)>,
     QueryParams(status): QueryParams<StatusParams>,
     QueryParams(params): QueryParams<PageParams>,
-) -> Result<Json<Page<VectorStoreFile>>, ApiError> {
+) -> Result<Json<Page<VectorStoreFile>>> {
     let (store, batch) = find_batch(&app, &caller, &id, &batch_id).await?;
     let attachments = app.library().attachments(caller.tenant(), &store.id).await?;
     let its = attachments.into_iter().filter(|file| file.batch_id.as_ref() == Some(&batch.id));
@@ -161,7 +161,7 @@ async fn find_batch(
     caller: &Caller,
     id: &str,
     batch_id: &str,
-) -> Result<(CollectionRecord, BatchRecord), ApiError> {
+) -> Result<(CollectionRecord, BatchRecord)> {
     let store = find(app, caller, id).await?;
     let batch = BatchId::from(batch_id);
     let batch = app.library().batch(caller.tenant(), &store.id, &batch).await;

@@ -9,7 +9,7 @@ use turnwire_surfaces::responses::response::ResponseNote;
 use utoipa::ToSchema;
 
 use crate::{
-    ApiError,
+    ApiError, Result,
     responses::request::{ClientError, read_metadata},
     typed,
 };
@@ -163,7 +163,7 @@ pub(super) struct AttributesBody {
     attributes: Option<Map<String, Value>>,
 }
 
-pub(super) fn read_store(body: Value) -> Result<StoreBody, ApiError> {
+pub(super) fn read_store(body: Value) -> Result<StoreBody> {
     if let Value::Object(fields) = &body {
         // Checks the limits, and names the field that is wrong.
         read_metadata(fields)?;
@@ -178,11 +178,11 @@ pub(super) fn read_store(body: Value) -> Result<StoreBody, ApiError> {
 }
 
 /// Validates the chunking of a request.
-pub(super) fn read_chunking(body: Option<ChunkingBody>) -> Result<Chunking, ApiError> {
+pub(super) fn read_chunking(body: Option<ChunkingBody>) -> Result<Chunking> {
     read_chunking_at(body, "")
 }
 
-fn read_chunking_at(body: Option<ChunkingBody>, at: &str) -> Result<Chunking, ApiError> {
+fn read_chunking_at(body: Option<ChunkingBody>, at: &str) -> Result<Chunking> {
     let Some(ChunkingBody { kind, tokens }) = body else { return Ok(Chunking::Auto) };
     let invalid = |field: &str, wanted: String| {
         let path = format!("{at}chunking_strategy.{field}");
@@ -217,16 +217,16 @@ pub(super) struct Wanted {
     pub(super) chunking: Chunking,
 }
 
-pub(super) fn read_attach(body: Value) -> Result<Wanted, ApiError> {
+pub(super) fn read_attach(body: Value) -> Result<Wanted> {
     wanted(typed(body)?, "")
 }
 
-pub(super) fn read_attributes(body: Value) -> Result<Map<String, Value>, ApiError> {
+pub(super) fn read_attributes(body: Value) -> Result<Map<String, Value>> {
     let AttributesBody { attributes } = typed(body)?;
     checked(attributes, "attributes")
 }
 
-pub(super) fn read_batch(body: Value) -> Result<Vec<Wanted>, ApiError> {
+pub(super) fn read_batch(body: Value) -> Result<Vec<Wanted>> {
     let BatchBody { file_ids, attributes, chunking_strategy, files } = typed(body)?;
     match (file_ids, files) {
         (Some(ids), None) => {
@@ -249,7 +249,7 @@ pub(super) fn read_batch(body: Value) -> Result<Vec<Wanted>, ApiError> {
     }
 }
 
-fn wanted(body: AttachBody, at: &str) -> Result<Wanted, ApiError> {
+fn wanted(body: AttachBody, at: &str) -> Result<Wanted> {
     let AttachBody { file_id, attributes, chunking_strategy } = body;
     let file_id = file_id.ok_or_else(|| ClientError::missing(format!("{at}file_id")))?;
     let chunking = read_chunking_at(chunking_strategy, at)?;
@@ -264,10 +264,7 @@ fn check_number<T>(files: &[T], path: &str) -> Result<(), ClientError> {
     Ok(())
 }
 
-fn checked(
-    attributes: Option<Map<String, Value>>,
-    path: &str,
-) -> Result<Map<String, Value>, ApiError> {
+fn checked(attributes: Option<Map<String, Value>>, path: &str) -> Result<Map<String, Value>> {
     let attributes = attributes.unwrap_or_default();
     if let Some(wrong) = wrong_with(&attributes) {
         return Err(ClientError::invalid(path, format!("`{path}` {wrong}.")).into());

@@ -27,7 +27,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::body::{StoreBody, Wanted, read_chunking, read_store};
 use crate::{
-    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, QueryParams,
+    App, Caller, Json, JsonBody, OrNotFound, PathParams, QueryParams, Result,
     files::{DeletedObject, seconds},
     page::{Order, Page, PageParams},
 };
@@ -114,7 +114,7 @@ async fn create(
     State(app): State<App>,
     caller: Caller,
     JsonBody(body): JsonBody,
-) -> Result<Json<VectorStore>, ApiError> {
+) -> Result<Json<VectorStore>> {
     let body = read_store(body)?;
     let turnwire = body.note();
     let StoreBody { name, file_ids, metadata, expires_after, chunking_strategy, .. } = body;
@@ -149,7 +149,7 @@ async fn list(
     State(app): State<App>,
     caller: Caller,
     QueryParams(params): QueryParams<PageParams>,
-) -> Result<Json<Page<VectorStore>>, ApiError> {
+) -> Result<Json<Page<VectorStore>>> {
     let mut records = app.library().collections(caller.tenant()).await?;
     records.reverse();
     let page = Page::of(records, &params, Order::Desc, |record| record.id.to_string())?;
@@ -171,7 +171,7 @@ async fn retrieve(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<VectorStore>, ApiError> {
+) -> Result<Json<VectorStore>> {
     let record = find(&app, &caller, &id).await?;
     Ok(Json(show(&app, &caller, record).await?))
 }
@@ -188,7 +188,7 @@ async fn update(
     caller: Caller,
     PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<VectorStore>, ApiError> {
+) -> Result<Json<VectorStore>> {
     let mut record = find(&app, &caller, &id).await?;
     // An omitted field is not changed; null removes the expiry.
     let forget_expiry = body.get("expires_after").is_some_and(Value::is_null);
@@ -220,18 +220,14 @@ async fn delete(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<DeletedObject>, ApiError> {
+) -> Result<Json<DeletedObject>> {
     let collection = CollectionId::from(id.as_str());
     let done = app.library().remove_collection(caller.tenant(), &collection).await;
     done.or_not_found("Vector store", &id)?;
     Ok(Json(DeletedObject::new(id, "vector_store.deleted")))
 }
 
-async fn show(
-    app: &App,
-    caller: &Caller,
-    record: CollectionRecord,
-) -> Result<VectorStore, ApiError> {
+async fn show(app: &App, caller: &Caller, record: CollectionRecord) -> Result<VectorStore> {
     let usage = app.library().usage(caller.tenant(), &record.id).await;
     let CollectionUsage { files, bytes } =
         usage.or_not_found("Vector store", record.id.as_str())?;
@@ -260,7 +256,7 @@ async fn show(
 }
 
 /// Finds a vector store of the caller.
-async fn find(app: &App, caller: &Caller, id: &str) -> Result<CollectionRecord, ApiError> {
+async fn find(app: &App, caller: &Caller, id: &str) -> Result<CollectionRecord> {
     let found = app.library().collection(caller.tenant(), &CollectionId::from(id)).await;
     found.or_not_found("Vector store", id)
 }

@@ -12,7 +12,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{attached::Text, find};
 use crate::{
-    ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, client_error::ClientError, typed,
+    App, Caller, Json, JsonBody, OrNotFound, PathParams, Result, client_error::ClientError, typed,
 };
 
 /// Range of `max_num_results`, and its default.
@@ -149,7 +149,7 @@ async fn search(
     caller: Caller,
     PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<SearchPage>, ApiError> {
+) -> Result<Json<SearchPage>> {
     let store = find(&app, &caller, &id).await?;
     let body: SearchBody = typed(body)?;
     let ignored = body.ignored();

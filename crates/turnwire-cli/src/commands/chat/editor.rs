@@ -22,7 +22,10 @@ use rustyline::{
 };
 use tokio::sync::mpsc;
 
-use crate::{exit::Problem, watch::TypedAhead};
+use crate::{
+    exit::{Problem, Result},
+    watch::TypedAhead,
+};
 
 /// Number of lines that are remembered.
 const MAX_HISTORY: usize = 1_000;
@@ -48,7 +51,7 @@ pub(super) struct LineEditor {
 }
 
 impl LineEditor {
-    pub(super) fn open(history: Option<PathBuf>, prompt: &'static str) -> Result<Self, Problem> {
+    pub(super) fn open(history: Option<PathBuf>, prompt: &'static str) -> Result<Self> {
         let unusable =
             |why: String| Problem::failure(format!("the terminal cannot be used: {why}"));
         let (sender, requests) = requests::channel::<String>();

@@ -6,7 +6,7 @@ use turnwire::RunId;
 use turnwire_surfaces::clean;
 
 use crate::{
-    exit::Problem,
+    exit::Result,
     server_client::ServerClient,
     terminal::{Look, formatted, tell},
 };
@@ -28,7 +28,7 @@ pub(super) async fn resume(
     client: &ServerClient,
     wanted: &str,
     look: Look,
-) -> Result<Option<Resumed>, Problem> {
+) -> Result<Option<Resumed>> {
     let id = match wanted {
         "" => last_conversation(client).await?,
         id => Some(id.to_owned()),
@@ -50,7 +50,7 @@ pub(super) async fn resume(
     Ok(Some(Resumed { id, active_run }))
 }
 
-async fn last_conversation(client: &ServerClient) -> Result<Option<String>, Problem> {
+async fn last_conversation(client: &ServerClient) -> Result<Option<String>> {
     let runs = client.get(&["v1", "runs"], &[("limit", MAX_RUNS.to_string())]).await?;
     let mut runs = runs.get("data").and_then(Value::as_array).into_iter().flatten();
     Ok(runs.find_map(|run| Some(run.get("conversation_id")?.as_str()?.to_owned())))

@@ -21,7 +21,7 @@ use crate::{
     addresses::ServerAddress,
     args::{ChatArguments, ServeArguments},
     environment::Environment,
-    exit::Problem,
+    exit::{Problem, Result},
     server_client::ServerClient,
     settings::ServeSettings,
     terminal::{Paint, warn},
@@ -46,7 +46,7 @@ impl LocalServer {
         arguments: &ChatArguments,
         environment: &Environment,
         paint: Paint,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self> {
         let options = ServeArguments {
             config: arguments.config.clone(),
             mcp_config: arguments.mcp_config.clone(),
@@ -85,7 +85,7 @@ impl LocalServer {
         Ok(Self { app, tool_servers, store, address, key, tasks, stop })
     }
 
-    pub(super) fn client(&self) -> Result<ServerClient, Problem> {
+    pub(super) fn client(&self) -> Result<ServerClient> {
         let address = ServerAddress::parse(&format!("http://{}", self.address));
         ServerClient::new(&address.map_err(Problem::failure)?, Some(&self.key))
     }

@@ -25,7 +25,7 @@ use super::watched::{LAST_MOMENT, after_end, exit_of, refuse_with_server, runtim
 use crate::{
     args::{ChatArguments, DisplayArguments},
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
     server_client::{NewRun, ServerClient, connect_if_named, follow_started, start},
     signals::{Signal, Signals, listen},
     telemetry,
@@ -58,11 +58,7 @@ pub(crate) fn chat(arguments: &ChatArguments, environment: &Environment) -> Exit
     chat_with(arguments, environment, look).unwrap_or_else(|problem| problem.shown(look.paint))
 }
 
-fn chat_with(
-    arguments: &ChatArguments,
-    environment: &Environment,
-    look: Look,
-) -> Result<Exit, Problem> {
+fn chat_with(arguments: &ChatArguments, environment: &Environment, look: Look) -> Result<Exit> {
     telemetry::start(environment, look)?;
     let named = connect_if_named(arguments.server.server.as_ref(), environment, look.paint)?;
     if named.is_some() {
@@ -129,7 +125,7 @@ enum Next {
 }
 
 impl Chat<'_> {
-    async fn run(mut self, resume: Option<&str>) -> Result<Exit, Problem> {
+    async fn run(mut self, resume: Option<&str>) -> Result<Exit> {
         self.greet();
         if let Some(wanted) = resume
             && let Next::Leave(exit) = self.resume(wanted).await?
@@ -161,7 +157,7 @@ impl Chat<'_> {
         }
     }
 
-    async fn take(&mut self, line: &str) -> Result<Next, Problem> {
+    async fn take(&mut self, line: &str) -> Result<Next> {
         match line {
             "" => Ok(Next::Ask),
             "/quit" | "/exit" => Ok(Next::Leave(Exit::Done)),
@@ -183,7 +179,7 @@ impl Chat<'_> {
     }
 
     /// Sends a message and shows the run. What goes wrong with it does not end the chat.
-    async fn send(&mut self, message: &str) -> Result<Next, Problem> {
+    async fn send(&mut self, message: &str) -> Result<Next> {
         let conversation = self.conversation();
         let conversation_id = conversation.as_deref();
         let new_run = NewRun { message, model: self.model, conversation_id };
@@ -201,7 +197,7 @@ impl Chat<'_> {
         }
     }
 
-    async fn show(&mut self, run_id: &RunId) -> Result<Next, Problem> {
+    async fn show(&mut self, run_id: &RunId) -> Result<Next> {
         let run = self.noting_conversation(follow_started(&self.client, run_id));
         let typed_ahead = Some(self.typed_ahead.clone());
         let asker = asker(self.environment, self.look, self.answering, typed_ahead);
@@ -230,7 +226,7 @@ impl Chat<'_> {
     }
 
     /// Continues a conversation: shows the end of it, and a run that is still in progress.
-    async fn resume(&mut self, wanted: &str) -> Result<Next, Problem> {
+    async fn resume(&mut self, wanted: &str) -> Result<Next> {
         let Some(Resumed { id, active_run }) =
             history::resume(&self.client, wanted, self.look).await?
         else {
@@ -315,7 +311,7 @@ fn history_file(environment: &Environment) -> Option<PathBuf> {
 }
 
 /// The settings of the server decide about its tools.
-fn refuse_local_options(arguments: &ChatArguments) -> Result<(), Problem> {
+fn refuse_local_options(arguments: &ChatArguments) -> Result<()> {
     let given = [
         (arguments.config.is_some(), "--config"),
         (!arguments.mcp_config.is_empty(), "--mcp-config"),

@@ -9,7 +9,7 @@ use crate::{
     args::ConfigCheckArguments,
     commands::output::print_line,
     environment::Environment,
-    exit::{Exit, Mistake, Problem},
+    exit::{Exit, Mistake, Problem, Result},
     settings::ServeSettings,
     terminal::Paint,
 };
@@ -36,7 +36,7 @@ pub(super) fn check(arguments: &ConfigCheckArguments, environment: &Environment)
     }
 }
 
-fn as_json(read: &Result<ServeSettings, Problem>) -> String {
+fn as_json(read: &Result<ServeSettings>) -> String {
     let (mistakes, warnings) = match read {
         Ok(settings) => (Vec::new(), settings.warnings.clone()),
         Err(problem) if problem.mistakes.is_empty() => {

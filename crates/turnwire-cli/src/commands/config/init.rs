@@ -12,7 +12,7 @@ use std::{
 use crate::{
     args::ConfigInitArguments,
     environment::Environment,
-    exit::Problem,
+    exit::{Problem, Result},
     settings::{DEFAULT_FILE, is_http_url},
 };
 
@@ -39,10 +39,7 @@ const LAST: &str = "\
 # args = [\"-y\", \"@modelcontextprotocol/server-everything\"]
 ";
 
-pub(super) fn init(
-    arguments: &ConfigInitArguments,
-    environment: &Environment,
-) -> Result<String, Problem> {
+pub(super) fn init(arguments: &ConfigInitArguments, environment: &Environment) -> Result<String> {
     let path = arguments.output.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
     let shown = path.display();
     let written = OpenOptions::new()

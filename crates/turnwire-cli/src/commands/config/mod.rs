@@ -12,7 +12,7 @@ use super::output::print_line;
 use crate::{
     args::{ColorChoice, ConfigCommand},
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Result},
     settings::settings_schema,
     terminal::Paint,
 };
@@ -34,7 +34,7 @@ pub(crate) fn config(command: &ConfigCommand, environment: &Environment) -> Exit
 }
 
 /// Prints what a command returns, or shows its error.
-fn shown(text: Result<String, Problem>, color: ColorChoice, environment: &Environment) -> Exit {
+fn shown(text: Result<String>, color: ColorChoice, environment: &Environment) -> Exit {
     match text {
         Ok(text) => {
             print_line(&text);

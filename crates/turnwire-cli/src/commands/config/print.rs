@@ -6,14 +6,11 @@ use turnwire_surfaces::{clean, wire_json_pretty};
 use crate::{
     args::{ConfigPrintArguments, ServeArguments},
     environment::Environment,
-    exit::Problem,
+    exit::Result,
     settings::{Setting, Source, key_name, settings_in_force},
 };
 
-pub(super) fn print(
-    arguments: &ConfigPrintArguments,
-    environment: &Environment,
-) -> Result<String, Problem> {
+pub(super) fn print(arguments: &ConfigPrintArguments, environment: &Environment) -> Result<String> {
     let as_served = ServeArguments {
         listen: arguments.listen,
         origin: arguments.origin.clone(),

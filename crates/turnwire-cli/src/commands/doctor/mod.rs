@@ -13,7 +13,7 @@ use super::{output::print_line, watched::runtime};
 use crate::{
     args::{DoctorArguments, ServeArguments},
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Result},
     settings::ServeSettings,
     telemetry,
     terminal::Paint,
@@ -36,7 +36,7 @@ fn examined(
     arguments: &DoctorArguments,
     environment: &Environment,
     paint: Paint,
-) -> Result<Report, Problem> {
+) -> Result<Report> {
     // Findings are in the report, so the log is enabled only on request.
     if environment.log_filter().is_some() {
         telemetry::start_to_stay(environment, paint)?;

@@ -17,7 +17,7 @@ use crate::{
     args::RunArguments,
     commands::watched::{LAST_MOMENT, after_end, exit_of, runtime},
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
     server_client::connect_if_named,
     settings::{ModelSettings, RunSettings},
     signals::listen,
@@ -32,11 +32,7 @@ pub(crate) fn run(arguments: &RunArguments, environment: &Environment) -> Exit {
     answer(arguments, environment, look).unwrap_or_else(|problem| problem.shown(look.paint))
 }
 
-fn answer(
-    arguments: &RunArguments,
-    environment: &Environment,
-    look: Look,
-) -> Result<Exit, Problem> {
+fn answer(arguments: &RunArguments, environment: &Environment, look: Look) -> Result<Exit> {
     let has_log = telemetry::start(environment, look)?;
     if let Some(path) = &arguments.output {
         check_writable(path)?;
@@ -65,7 +61,7 @@ struct AfterEnd<'a> {
     has_log: bool,
 }
 
-fn finished(ending: WatchEnd, arguments: &RunArguments, end: &AfterEnd) -> Result<Exit, Problem> {
+fn finished(ending: WatchEnd, arguments: &RunArguments, end: &AfterEnd) -> Result<Exit> {
     if let (WatchEnd::Over { answer, outcome, .. }, Some(path)) = (&ending, &arguments.output) {
         keep(answer, outcome, path)?;
     }
@@ -88,7 +84,7 @@ async fn ask_here(
     question: String,
     look: Look,
     asker: Asker,
-) -> Result<WatchEnd, Problem> {
+) -> Result<WatchEnd> {
     let mut signals = listen()?;
     let run = agent.stream_chat(question).start().await.map_err(broken)?;
     let run = watch::local(agent.clone(), run).await?;
@@ -101,7 +97,7 @@ async fn ask_here(
 }
 
 /// Detects an invalid output path before the run.
-fn check_writable(path: &Path) -> Result<(), Problem> {
+fn check_writable(path: &Path) -> Result<()> {
     let place = path.parent().filter(|place| !place.as_os_str().is_empty());
     let why = match place {
         _ if path.is_dir() => "it is a directory",
@@ -113,7 +109,7 @@ fn check_writable(path: &Path) -> Result<(), Problem> {
 }
 
 /// Writes the answer to a file, if the run has one.
-fn keep(answer: &str, outcome: &RunOutcome, path: &Path) -> Result<(), Problem> {
+fn keep(answer: &str, outcome: &RunOutcome, path: &Path) -> Result<()> {
     match outcome {
         RunOutcome::Completed | RunOutcome::Incomplete { .. } => {}
         RunOutcome::Failed { .. } | RunOutcome::Cancelled => return Ok(()),

@@ -5,7 +5,7 @@ use crate::{
     args::RunArguments,
     commands::watched::{LAST_MOMENT, refuse_with_server, runtime, tell_how_to_go_on},
     environment::Environment,
-    exit::Problem,
+    exit::Result,
     server_client::{NewRun, ServerClient, follow_started, start},
     signals::listen,
     terminal::{Look, View, tell},
@@ -17,7 +17,7 @@ pub(super) fn answer(
     arguments: &RunArguments,
     environment: &Environment,
     look: Look,
-) -> Result<WatchEnd, Problem> {
+) -> Result<WatchEnd> {
     refuse_local_options(arguments)?;
     let question = question(arguments.question.as_deref())?;
     let look = look.detachable();
@@ -49,7 +49,7 @@ pub(super) fn answer(
 }
 
 /// The settings of the server decide about its tools and limits.
-fn refuse_local_options(arguments: &RunArguments) -> Result<(), Problem> {
+fn refuse_local_options(arguments: &RunArguments) -> Result<()> {
     let given = [
         (arguments.instructions.is_some(), "--instructions"),
         (arguments.max_turns.is_some(), "--max-turns"),

@@ -11,13 +11,16 @@ use std::{
     time::Duration,
 };
 
-use crate::{exit::Problem, terminal::tell};
+use crate::{
+    exit::{Problem, Result},
+    terminal::tell,
+};
 
 /// Time after which the person is told that standard input is being read.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Returns the prompt from `argument` and standard input.
-pub(super) fn question(argument: Option<&str>) -> Result<String, Problem> {
+pub(super) fn question(argument: Option<&str>) -> Result<String> {
     let empty = || {
         Problem::usage("the question is empty")
             .hint("for example: turnwire run \"Why is the sky blue?\"")
@@ -40,7 +43,7 @@ fn before(text: &str, question: &str) -> String {
 }
 
 /// Reads all of standard input. Prints a notice if it stays open.
-fn piped() -> Result<String, Problem> {
+fn piped() -> Result<String> {
     let (sender, read) = mpsc::channel();
     let work = move || {
         let mut text = String::new();

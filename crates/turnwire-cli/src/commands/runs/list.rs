@@ -8,7 +8,7 @@ use super::super::{
 };
 use crate::{
     args::RunsListArguments,
-    exit::{Exit, Problem},
+    exit::{Exit, Result},
     server_client::ServerClient,
     terminal::Colour,
 };
@@ -17,7 +17,7 @@ pub(super) async fn list(
     client: &ServerClient,
     arguments: &RunsListArguments,
     output: Output,
-) -> Result<Exit, Problem> {
+) -> Result<Exit> {
     let page = client.get(&["v1", "runs"], &query(arguments)).await?;
     output.print(&page, || worded(&page, output));
     Ok(Exit::Done)

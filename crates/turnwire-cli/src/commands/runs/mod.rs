@@ -17,7 +17,7 @@ use super::{
 use crate::{
     args::{ApproveArguments, RunsArguments, RunsCommand, RunsOneArguments},
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
     server_client::{ServerClient, connect, write_journal},
     terminal::{Colour, Paint},
 };
@@ -40,7 +40,7 @@ fn execute(
     common: &RunsArguments,
     environment: &Environment,
     paint: Paint,
-) -> Result<Exit, Problem> {
+) -> Result<Exit> {
     let client = connect(common.server.server.as_ref(), environment, paint)?;
     let output = Output::new(paint, common.json);
     runtime()?.block_on(async {
@@ -62,7 +62,7 @@ async fn cancel(
     client: &ServerClient,
     arguments: &RunsOneArguments,
     output: Output,
-) -> Result<Exit, Problem> {
+) -> Result<Exit> {
     let path = ["v1", "runs", arguments.run_id.as_str(), "cancel"];
     let answer = client.post(&path, &json!({})).await?;
     let was_running = answer.get("done") == Some(&Value::from(true));
@@ -81,7 +81,7 @@ async fn approve(
     client: &ServerClient,
     arguments: &ApproveArguments,
     output: Output,
-) -> Result<Exit, Problem> {
+) -> Result<Exit> {
     let run_id = arguments.run_id.as_str();
     let call_id = match &arguments.call_id {
         Some(call_id) => call_id.clone(),
@@ -103,7 +103,7 @@ async fn approve(
 }
 
 /// The call of a run that waits for an approval, if there is only one.
-async fn only_waiting(client: &ServerClient, run_id: &str) -> Result<String, Problem> {
+async fn only_waiting(client: &ServerClient, run_id: &str) -> Result<String> {
     let snapshot = client.get(&["v1", "runs", run_id], &[]).await?;
     let calls = snapshot.get("calls").and_then(Value::as_array).into_iter().flatten();
     let waiting: Vec<(&str, &str)> = calls

@@ -8,7 +8,7 @@ use super::super::{
 };
 use crate::{
     args::ShareArguments,
-    exit::{Exit, Problem},
+    exit::{Exit, Result},
     server_client::ServerClient,
 };
 
@@ -16,7 +16,7 @@ pub(super) async fn share(
     client: &ServerClient,
     arguments: &ShareArguments,
     output: Output,
-) -> Result<Exit, Problem> {
+) -> Result<Exit> {
     let run_id = arguments.run_id.as_str();
     if let Some(share_id) = &arguments.revoke {
         let answer = client.delete(&["v1", "runs", run_id, "shares", share_id]).await?;

@@ -8,16 +8,12 @@ use super::{
     list::{colour_of, status_word},
 };
 use crate::{
-    exit::{Exit, Problem},
+    exit::{Exit, Result},
     server_client::ServerClient,
     terminal::{Colour, Paint},
 };
 
-pub(super) async fn show(
-    client: &ServerClient,
-    run_id: &str,
-    output: Output,
-) -> Result<Exit, Problem> {
+pub(super) async fn show(client: &ServerClient, run_id: &str, output: Output) -> Result<Exit> {
     let snapshot = client.get(&["v1", "runs", run_id], &[]).await?;
     output.print(&snapshot, || worded(&snapshot, output.paint));
     Ok(Exit::Done)

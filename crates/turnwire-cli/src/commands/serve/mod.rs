@@ -18,7 +18,7 @@ use super::watched::{LAST_MOMENT, runtime};
 use crate::{
     args::ServeArguments,
     environment::Environment,
-    exit::{Exit, Problem},
+    exit::{Exit, Problem, Result},
     settings::ServeSettings,
     signals::{HangupSignals, Signals},
     telemetry,
@@ -56,7 +56,7 @@ fn serve_with(
     arguments: &ServeArguments,
     environment: &Environment,
     output: ServeOutput,
-) -> Result<Exit, Problem> {
+) -> Result<Exit> {
     telemetry::start_to_stay(environment, output.paint)?;
     let runtime = runtime()?;
     let ending = runtime.block_on(Box::pin(async {
@@ -80,7 +80,7 @@ async fn until_closed(
     settings: ServeSettings,
     triggers: ReloadTriggers,
     output: ServeOutput,
-) -> Result<Exit, Problem> {
+) -> Result<Exit> {
     let Gateway { app, tool_servers, store, indexer, webhooks, traces, metrics, replaceable } =
         gateway;
     let mut signals = Signals::listen().map_err(unheard)?;

@@ -17,7 +17,7 @@ use super::{ServeOutput, tool_servers};
 use crate::{
     args::ServeArguments,
     environment::Environment,
-    exit::Problem,
+    exit::{Problem, Result},
     settings::ServeSettings,
     signals::HangupSignals,
     wiring::{Prepared, Replaceable},
@@ -35,7 +35,7 @@ impl SettingsSource {
         Self(Arc::new((arguments.clone(), environment.clone())))
     }
 
-    pub(super) fn read(&self) -> Result<ServeSettings, Problem> {
+    pub(super) fn read(&self) -> Result<ServeSettings> {
         let (arguments, environment) = &*self.0;
         ServeSettings::read(arguments, environment)
     }
