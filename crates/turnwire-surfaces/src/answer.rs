@@ -7,7 +7,9 @@
 //!
 //! Only finishing events are read, which carry whole values; deltas are ignored.
 
-use turnwire_contract::{Completeness, Event, Failure, RecordedEvent, RunOutcome, Usage};
+use turnwire_contract::{
+    Completeness, Event, Failure, RecordedEvent, RunOutcome, Usage, any_event,
+};
 
 use crate::clean::clean;
 
@@ -57,36 +59,14 @@ impl Answer {
                 self.outcome = Some(outcome.clone());
                 self.usage = *usage;
             }
-            Event::RunQueued { .. }
-            | Event::RunStarted
-            | Event::Unknown(_)
-            | Event::LogprobsAdded { .. }
-            | Event::ToolTaskStarted { .. }
-            | Event::RunTakenOver { .. }
-            | Event::TurnRetried { .. }
-            | Event::PartSkipped { .. }
-            | Event::TurnFinished { .. }
-            | Event::MessageStarted { .. }
-            | Event::TextAdded { .. }
-            | Event::RefusalAdded { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::CallAnnounced { .. }
-            | Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. }
-            | Event::ToolFinished { .. } => {}
+            any_event!(
+                RunQueued RunStarted Unknown LogprobsAdded ToolTaskStarted RunTakenOver
+                TurnRetried PartSkipped TurnFinished MessageStarted TextAdded RefusalAdded
+                AnnotationAdded ReasoningAdded ReasoningFinished DiscoveryStarted ToolsDiscovered
+                CallAnnounced ArgumentsAdded ArgumentsFinished ApprovalRequested ApprovalResolved
+                ToolPhase ToolProgressed ToolOutputAdded InputRequested InputResolved
+                ToolStayedSilent ToolRetried ToolFinished
+            ) => {}
         }
     }
 

@@ -6,7 +6,7 @@
 //! one token. A host that gives both sees nothing of tools in the tokens. A host that gives one
 //! gets the other as text, including the line breaks.
 
-use turnwire_contract::{CallId, Event, RecordedEvent, ToolOutcome};
+use turnwire_contract::{CallId, Event, RecordedEvent, ToolOutcome, any_event};
 
 use crate::{
     Projection,
@@ -137,34 +137,14 @@ impl Projection for Callbacks {
             }
             // Every call has ended by now; if one has not, it will not end any more.
             Event::TurnStarted { .. } | Event::RunFinished { .. } => self.leave_tools(&mut frames),
-            Event::RunQueued { .. }
-            | Event::RunStarted
-            | Event::Unknown(_)
-            | Event::LogprobsAdded { .. }
-            | Event::ToolTaskStarted { .. }
-            | Event::RunTakenOver { .. }
-            | Event::TurnRetried { .. }
-            | Event::PartSkipped { .. }
-            | Event::TurnAbandoned { .. }
-            | Event::TurnFinished { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::CallAnnounced { .. }
-            | Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. } => {}
+            any_event!(
+                RunQueued RunStarted Unknown LogprobsAdded ToolTaskStarted RunTakenOver
+                TurnRetried PartSkipped TurnAbandoned TurnFinished AnnotationAdded MessageFinished
+                ReasoningAdded ReasoningFinished DiscoveryStarted ToolsDiscovered CallAnnounced
+                ArgumentsAdded ArgumentsFinished ApprovalRequested ApprovalResolved ToolPhase
+                ToolProgressed ToolOutputAdded InputRequested InputResolved ToolStayedSilent
+                ToolRetried
+            ) => {}
         }
         frames
     }

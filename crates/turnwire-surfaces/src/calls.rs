@@ -13,7 +13,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use serde_json::{Map, Value};
 use turnwire_contract::{
-    CallId, Event, ItemId, RecordedEvent, RunRequest, Seq, Timestamp, ToolRef,
+    CallId, Event, ItemId, RecordedEvent, RunRequest, Seq, Timestamp, ToolRef, any_event,
 };
 
 use crate::{partial_json::PartialJson, preview};
@@ -110,12 +110,10 @@ impl CallBook {
             Event::ToolStarted { call_id, label, .. } => {
                 return self.start(call_id, label, recorded);
             }
-            Event::ToolPhase { call_id, .. }
-            | Event::ToolProgressed { call_id, .. }
-            | Event::ToolOutputAdded { call_id, .. }
-            | Event::InputRequested { call_id, .. }
-            | Event::InputResolved { call_id, .. }
-            | Event::ToolRetried { call_id, .. } => {
+            any_event!(
+                ToolPhase ToolProgressed ToolOutputAdded InputRequested InputResolved
+                ToolRetried; call_id
+            ) => {
                 if let Some(call) = self.calls.get_mut(call_id) {
                     call.heard_at = Some(recorded.at);
                 }

@@ -10,7 +10,9 @@
 //! made from it.
 
 use serde_json::{Value, json};
-use turnwire_contract::{CallId, ConversationId, Event, RecordedEvent, RunOutcome, ToolOutcome};
+use turnwire_contract::{
+    CallId, ConversationId, Event, RecordedEvent, RunOutcome, ToolOutcome, any_event,
+};
 
 use crate::{
     Projection,
@@ -136,38 +138,14 @@ impl Projection for ChatEvents {
                 }
             }
             Event::RunFinished { outcome, .. } => self.last_frames(outcome),
-            Event::RunQueued { .. }
-            | Event::RunStarted
-            | Event::Unknown(_)
-            | Event::LogprobsAdded { .. }
-            | Event::ToolTaskStarted { .. }
-            | Event::RunTakenOver { .. }
-            | Event::TurnStarted { .. }
-            | Event::TurnRetried { .. }
-            | Event::PartSkipped { .. }
-            | Event::TurnAbandoned { .. }
-            | Event::TurnFinished { .. }
-            | Event::MessageStarted { .. }
-            | Event::TextAdded { .. }
-            | Event::RefusalAdded { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::CallAnnounced { .. }
-            | Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. } => Vec::new(),
+            any_event!(
+                RunQueued RunStarted Unknown LogprobsAdded ToolTaskStarted RunTakenOver
+                TurnStarted TurnRetried PartSkipped TurnAbandoned TurnFinished MessageStarted
+                TextAdded RefusalAdded AnnotationAdded MessageFinished ReasoningAdded
+                ReasoningFinished DiscoveryStarted ToolsDiscovered CallAnnounced ArgumentsAdded
+                ArgumentsFinished ApprovalRequested ApprovalResolved ToolPhase ToolProgressed
+                ToolOutputAdded InputRequested InputResolved ToolStayedSilent ToolRetried
+            ) => Vec::new(),
         }
     }
 }

@@ -13,7 +13,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use turnwire_contract::{
-    CallId, ConversationId, Effect, Event, InputId, RecordedEvent, Timestamp, ToolClaims,
+    CallId, ConversationId, Effect, Event, InputId, RecordedEvent, Timestamp, ToolClaims, any_event,
 };
 use utoipa::ToSchema;
 
@@ -243,36 +243,14 @@ impl Projection for ChatStream {
             }
             Event::ApprovalRequested { .. } => self.approval_request(&recorded.event),
             Event::InputRequested { .. } => self.input_request(&recorded.event),
-            Event::RunQueued { .. }
-            | Event::RunStarted
-            | Event::Unknown(_)
-            | Event::LogprobsAdded { .. }
-            | Event::ToolTaskStarted { .. }
-            | Event::RunTakenOver { .. }
-            | Event::TurnStarted { .. }
-            | Event::TurnRetried { .. }
-            | Event::PartSkipped { .. }
-            | Event::TurnAbandoned { .. }
-            | Event::TurnFinished { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::CallAnnounced { .. }
-            | Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::InputResolved { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. }
-            | Event::ToolFinished { .. }
-            | Event::RunFinished { .. } => frames.into_iter().map(Into::into).collect(),
+            any_event!(
+                RunQueued RunStarted Unknown LogprobsAdded ToolTaskStarted RunTakenOver
+                TurnStarted TurnRetried PartSkipped TurnAbandoned TurnFinished AnnotationAdded
+                MessageFinished ReasoningAdded ReasoningFinished DiscoveryStarted ToolsDiscovered
+                CallAnnounced ArgumentsAdded ArgumentsFinished ApprovalResolved ToolStarted
+                ToolPhase ToolProgressed ToolOutputAdded InputResolved ToolStayedSilent
+                ToolRetried ToolFinished RunFinished
+            ) => frames.into_iter().map(Into::into).collect(),
         }
     }
 }

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use turnwire_contract::{
     CallId, Completeness, Event, Finish, Item, ItemId, RecordedEvent, Role, RunOutcome, RunRequest,
-    ToolOutcome,
+    ToolOutcome, any_event,
 };
 
 use crate::{
@@ -388,15 +388,10 @@ impl Projection for Messages {
                 frames.extend(self.note_completeness(*completeness));
                 frames
             }
-            Event::ApprovalRequested { call_id, .. }
-            | Event::ToolStarted { call_id, .. }
-            | Event::ToolPhase { call_id, .. }
-            | Event::ToolProgressed { call_id, .. }
-            | Event::ToolOutputAdded { call_id, .. }
-            | Event::InputRequested { call_id, .. }
-            | Event::InputResolved { call_id, .. }
-            | Event::ToolStayedSilent { call_id, .. }
-            | Event::ToolRetried { call_id, .. } => self.work_on_block(call_id, recorded),
+            any_event!(
+                ApprovalRequested ToolStarted ToolPhase ToolProgressed ToolOutputAdded
+                InputRequested InputResolved ToolStayedSilent ToolRetried; call_id
+            ) => self.work_on_block(call_id, recorded),
             Event::ToolFinished { call_id, outcome, duration_ms } => {
                 self.end_block(call_id, outcome, *duration_ms)
             }
@@ -404,17 +399,10 @@ impl Projection for Messages {
                 self.close_parameters(call_id, arguments)
             }
             Event::RunFinished { outcome, .. } => self.finish(outcome),
-            Event::RunStarted
-            | Event::Unknown(_)
-            | Event::LogprobsAdded { .. }
-            | Event::ToolTaskStarted { .. }
-            | Event::RunTakenOver { .. }
-            | Event::TurnRetried { .. }
-            | Event::PartSkipped { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::ApprovalResolved { .. } => Vec::new(),
+            any_event!(
+                RunStarted Unknown LogprobsAdded ToolTaskStarted RunTakenOver TurnRetried
+                PartSkipped AnnotationAdded DiscoveryStarted ToolsDiscovered ApprovalResolved
+            ) => Vec::new(),
         }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use turnwire_contract::{
     Annotation, Decision, DiscoveryOutcome, Event, Failure, RecordedEvent, Reply, RunOutcome,
-    RunRequest, ToolOutcome, ToolOutput, ToolSpec, Usage,
+    RunRequest, ToolOutcome, ToolOutput, ToolSpec, Usage, any_event,
 };
 
 use crate::native::RunSnapshot;
@@ -90,38 +90,26 @@ fn event_of(event: &Event) -> Event {
             let kind = fields.get("type").filter(|kind| kind.is_string()).cloned();
             Event::Unknown(kind.into_iter().map(|kind| ("type".to_owned(), kind)).collect())
         }
-        Event::DiscoveryStarted { .. }
-        | Event::RunStarted
-        | Event::TurnStarted { .. }
-        | Event::TurnAbandoned { .. }
-        | Event::MessageStarted { .. } => event.clone(),
+        any_event!(
+            DiscoveryStarted RunStarted TurnStarted TurnAbandoned MessageStarted
+        ) => event.clone(),
         Event::ToolsDiscovered { item_id, server, outcome } => Event::ToolsDiscovered {
             item_id: item_id.clone(),
             server: server.clone(),
             outcome: discovery(outcome),
         },
-        Event::LogprobsAdded { .. }
-        | Event::TextAdded { .. }
-        | Event::RefusalAdded { .. }
-        | Event::AnnotationAdded { .. }
-        | Event::MessageFinished { .. }
-        | Event::ReasoningAdded { .. }
-        | Event::ReasoningFinished { .. } => speech_of(event),
-        Event::CallAnnounced { .. }
-        | Event::ArgumentsAdded { .. }
-        | Event::ArgumentsFinished { .. }
-        | Event::ApprovalRequested { .. }
-        | Event::ApprovalResolved { .. }
-        | Event::InputRequested { .. }
-        | Event::InputResolved { .. } => call_of(event),
-        Event::ToolStarted { .. }
-        | Event::ToolTaskStarted { .. }
-        | Event::ToolPhase { .. }
-        | Event::ToolProgressed { .. }
-        | Event::ToolOutputAdded { .. }
-        | Event::ToolStayedSilent { .. }
-        | Event::ToolRetried { .. }
-        | Event::ToolFinished { .. } => tool_of(event),
+        any_event!(
+            LogprobsAdded TextAdded RefusalAdded AnnotationAdded MessageFinished ReasoningAdded
+            ReasoningFinished
+        ) => speech_of(event),
+        any_event!(
+            CallAnnounced ArgumentsAdded ArgumentsFinished ApprovalRequested ApprovalResolved
+            InputRequested InputResolved
+        ) => call_of(event),
+        any_event!(
+            ToolStarted ToolTaskStarted ToolPhase ToolProgressed ToolOutputAdded ToolStayedSilent
+            ToolRetried ToolFinished
+        ) => tool_of(event),
     }
 }
 

@@ -7,6 +7,7 @@
 
 use turnwire_contract::{
     CallId, DiscoveryOutcome, Event, RecordedEvent, RunOutcome, Timestamp, ToolOutcome, Usage,
+    any_event,
 };
 
 use crate::{
@@ -290,34 +291,21 @@ impl Projection for Transcript {
                 Some(call) if event == CallEvent::Began => vec![tool_began(call)],
                 Some(_) | None => self.tool_noted(call_id, recorded),
             },
-            Event::CallAnnounced { call_id, .. }
-            | Event::ApprovalRequested { call_id, .. }
-            | Event::ApprovalResolved { call_id, .. }
-            | Event::ToolPhase { call_id, .. }
-            | Event::ToolProgressed { call_id, .. }
-            | Event::ToolOutputAdded { call_id, .. }
-            | Event::InputRequested { call_id, .. }
-            | Event::InputResolved { call_id, .. }
-            | Event::ToolStayedSilent { call_id, .. }
-            | Event::ToolRetried { call_id, .. } => self.tool_noted(call_id, recorded),
+            any_event!(
+                CallAnnounced ApprovalRequested ApprovalResolved ToolPhase ToolProgressed
+                ToolOutputAdded InputRequested InputResolved ToolStayedSilent ToolRetried; call_id
+            ) => self.tool_noted(call_id, recorded),
             Event::ToolFinished { call_id, outcome, duration_ms } => {
                 self.tool_ended(call_id, outcome, *duration_ms, event)
             }
             Event::RunFinished { outcome, usage } => {
                 vec![self.ended(outcome, *usage, recorded.at)]
             }
-            Event::RunQueued { .. }
-            | Event::Unknown(_)
-            | Event::LogprobsAdded { .. }
-            | Event::ToolTaskStarted { .. }
-            | Event::TurnFinished { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. } => Vec::new(),
+            any_event!(
+                RunQueued Unknown LogprobsAdded ToolTaskStarted TurnFinished AnnotationAdded
+                MessageFinished ReasoningAdded ReasoningFinished DiscoveryStarted ArgumentsAdded
+                ArgumentsFinished
+            ) => Vec::new(),
         }
     }
 }

@@ -23,7 +23,7 @@
 
 use turnwire_contract::{
     Completeness, ConversationId, Event, IncompleteReason, InputId, ItemId, RecordedEvent, RunId,
-    RunOutcome, Timestamp, ToolOutcome, ToolOutput,
+    RunOutcome, Timestamp, ToolOutcome, ToolOutput, any_event,
 };
 
 use crate::{
@@ -246,10 +246,9 @@ impl WsChat {
                     out.send(tool_start(call, recorded.at));
                 }
             }
-            Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. } => self.tell_progress(recorded, out),
+            any_event!(
+                ToolPhase ToolProgressed ToolStayedSilent ToolRetried
+            ) => self.tell_progress(recorded, out),
             Event::ToolFinished { call_id, outcome, duration_ms } => {
                 let Some(call) = self.book.get(call_id) else { return };
                 if change == CallEvent::BeganAndEnded {
@@ -309,31 +308,16 @@ impl Projection for WsChat {
                     self.said = Some(item_id.clone());
                 }
             }
-            Event::ApprovalRequested { .. }
-            | Event::InputRequested { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. }
-            | Event::ToolFinished { .. } => self.project_call(recorded, change, &mut out),
+            any_event!(
+                ApprovalRequested InputRequested ToolOutputAdded ToolStarted ToolPhase
+                ToolProgressed ToolStayedSilent ToolRetried ToolFinished
+            ) => self.project_call(recorded, change, &mut out),
             Event::RunFinished { outcome, .. } => out.send(self.end_turn(outcome)),
-            Event::RunStarted
-            | Event::Unknown(_)
-            | Event::LogprobsAdded { .. }
-            | Event::ToolTaskStarted { .. }
-            | Event::RunTakenOver { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::CallAnnounced { .. }
-            | Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::InputResolved { .. } => {}
+            any_event!(
+                RunStarted Unknown LogprobsAdded ToolTaskStarted RunTakenOver AnnotationAdded
+                ReasoningAdded ReasoningFinished DiscoveryStarted ToolsDiscovered CallAnnounced
+                ArgumentsAdded ArgumentsFinished ApprovalResolved InputResolved
+            ) => {}
         }
         out.messages
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use turnwire_contract::{Event, RecordedEvent, ToolKind};
+use turnwire_contract::{Event, RecordedEvent, ToolKind, any_event};
 
 use super::event::{AgUiEvent, Out, PatchOperation};
 use crate::{call_state::CallState, calls::Call, clean::clean, words};
@@ -70,11 +70,7 @@ impl Activity {
     pub(super) fn starts_with(event: &Event) -> bool {
         matches!(
             event,
-            Event::ToolPhase { .. }
-                | Event::ToolProgressed { .. }
-                | Event::ToolOutputAdded { .. }
-                | Event::ToolStayedSilent { .. }
-                | Event::ToolRetried { .. }
+            any_event!(ToolPhase ToolProgressed ToolOutputAdded ToolStayedSilent ToolRetried)
         )
     }
 

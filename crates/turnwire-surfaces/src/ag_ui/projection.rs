@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::json;
 use turnwire_contract::{
     Approvals, ConversationId, Event, Failure, RecordedEvent, RunId, RunOutcome, RunRequest,
-    Timestamp, Usage,
+    Timestamp, Usage, any_event,
 };
 
 use super::{
@@ -304,34 +304,19 @@ impl AgUi {
                 self.used += *usage;
                 self.end_turn(out);
             }
-            Event::MessageStarted { .. }
-            | Event::TextAdded { .. }
-            | Event::RefusalAdded { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. } => self.show_speech(&recorded.event, out),
-            Event::CallAnnounced { .. }
-            | Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. }
-            | Event::ToolFinished { .. } => self.show_call(recorded, change, out),
+            any_event!(
+                MessageStarted TextAdded RefusalAdded AnnotationAdded MessageFinished
+                ReasoningAdded ReasoningFinished
+            ) => self.show_speech(&recorded.event, out),
+            any_event!(
+                CallAnnounced ArgumentsAdded ArgumentsFinished ApprovalRequested ApprovalResolved
+                ToolStarted ToolPhase ToolProgressed ToolOutputAdded InputRequested InputResolved
+                ToolStayedSilent ToolRetried ToolFinished
+            ) => self.show_call(recorded, change, out),
             Event::RunFinished { outcome, usage } => self.end_run(outcome, *usage, out),
-            Event::RunStarted
-            | Event::Unknown(_)
-            | Event::LogprobsAdded { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::ToolTaskStarted { .. } => {}
+            any_event!(
+                RunStarted Unknown LogprobsAdded DiscoveryStarted ToolsDiscovered ToolTaskStarted
+            ) => {}
         }
     }
 
@@ -450,15 +435,9 @@ fn source_of(event: &Event) -> Option<&str> {
 fn ends_pause(event: &Event) -> bool {
     matches!(
         event,
-        Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. }
-            | Event::CallAnnounced { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolRetried { .. }
-            | Event::ToolFinished { .. }
-            | Event::TurnStarted { .. }
-            | Event::RunFinished { .. }
+        any_event!(
+            ApprovalRequested ApprovalResolved InputRequested InputResolved CallAnnounced
+            ToolStarted ToolRetried ToolFinished TurnStarted RunFinished
+        )
     )
 }

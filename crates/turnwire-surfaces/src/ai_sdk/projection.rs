@@ -1,7 +1,8 @@
 //! The stream as a whole: its message, its steps and its segments.
 
 use turnwire_contract::{
-    Approvals, DiscoveryOutcome, Event, Failure, IncompleteReason, RecordedEvent, RunOutcome, Usage,
+    Approvals, DiscoveryOutcome, Event, Failure, IncompleteReason, RecordedEvent, RunOutcome,
+    Usage, any_event,
 };
 
 use super::{
@@ -179,13 +180,10 @@ impl AiSdk {
             } => {
                 out.push(notice(failure, &format!("{server}: {}", failure.message)));
             }
-            Event::MessageStarted { .. }
-            | Event::TextAdded { .. }
-            | Event::RefusalAdded { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. } => self.speech.project(&recorded.event, &mut out),
+            any_event!(
+                MessageStarted TextAdded RefusalAdded AnnotationAdded MessageFinished
+                ReasoningAdded ReasoningFinished
+            ) => self.speech.project(&recorded.event, &mut out),
             Event::CallAnnounced { tool, .. } => {
                 // Calls of the request come before the first turn.
                 if self.step == Step::Closed {
@@ -200,30 +198,18 @@ impl AiSdk {
                 self.has_calls_left |= hands_back;
                 self.tools.project(&self.book, recorded, change, &mut out);
             }
-            Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. }
-            | Event::ToolFinished { .. } => {
+            any_event!(
+                ArgumentsAdded ArgumentsFinished ApprovalResolved ToolStarted ToolPhase
+                ToolProgressed ToolOutputAdded InputRequested InputResolved ToolStayedSilent
+                ToolRetried ToolFinished
+            ) => {
                 self.tools.project(&self.book, recorded, change, &mut out);
             }
             Event::RunFinished { outcome, usage } => self.end_run(outcome, *usage, &mut out),
-            Event::RunQueued { .. }
-            | Event::RunStarted
-            | Event::Unknown(_)
-            | Event::RunTakenOver { .. }
-            | Event::TurnFinished { .. }
-            | Event::LogprobsAdded { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::ToolTaskStarted { .. } => {}
+            any_event!(
+                RunQueued RunStarted Unknown RunTakenOver TurnFinished LogprobsAdded
+                DiscoveryStarted ToolsDiscovered ToolTaskStarted
+            ) => {}
         }
         out
     }

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value, json};
 use turnwire_contract::{
     CallId, Completeness, Decision, Event, RecordedEvent, ToolKind, ToolOutcome, ToolOutput,
+    any_event,
 };
 
 use super::{
@@ -105,12 +106,9 @@ impl Tools {
                     out.extend(progress(call, recorded));
                 }
             }
-            Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. } => out.extend(progress(call, recorded)),
+            any_event!(
+                ToolPhase ToolProgressed ToolStayedSilent ToolRetried InputRequested InputResolved
+            ) => out.extend(progress(call, recorded)),
             Event::ToolOutputAdded { text, .. } => out.push(self.preliminary(call, text)),
             Event::ToolFinished { outcome, duration_ms, .. } => {
                 self.tails.remove(&call.call_id);

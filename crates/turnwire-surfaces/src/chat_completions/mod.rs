@@ -17,7 +17,7 @@ use std::mem;
 
 use turnwire_contract::{
     CallId, Event, Failure, IncompleteReason, ItemId, RecordedEvent, RunId, RunOutcome, RunRequest,
-    Timestamp, ToolRef, Usage,
+    Timestamp, ToolRef, Usage, any_event,
 };
 
 pub use self::wire::{ChatCompletion, ChatCompletionChunk, CompletionFrame};
@@ -333,25 +333,12 @@ impl Projection for ChatCompletions {
             }
             Event::RunFinished { outcome, usage } => self.end(outcome, *usage),
             Event::RunStarted | Event::MessageStarted { .. } => {}
-            Event::RunTakenOver { .. }
-            | Event::TurnRetried { .. }
-            | Event::PartSkipped { .. }
-            | Event::TurnFinished { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolTaskStarted { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. }
-            | Event::ToolFinished { .. }
-            | Event::Unknown(_) => self.stream_event(recorded),
+            any_event!(
+                RunTakenOver TurnRetried PartSkipped TurnFinished DiscoveryStarted ToolsDiscovered
+                ApprovalRequested ApprovalResolved ToolStarted ToolTaskStarted ToolPhase
+                ToolProgressed ToolOutputAdded InputRequested InputResolved ToolStayedSilent
+                ToolRetried ToolFinished Unknown
+            ) => self.stream_event(recorded),
         }
         mem::take(&mut self.frames)
     }

@@ -2,7 +2,7 @@
 
 use turnwire_contract::{
     CallId, Completeness, DiscoveryOutcome, Event, Failure, ItemId, RecordedEvent, Seq, Timestamp,
-    ToolOutcome, ToolRef, Usage,
+    ToolOutcome, ToolRef, Usage, any_event,
 };
 
 use super::{
@@ -134,13 +134,10 @@ impl RunSnapshot {
                 self.usage += *usage;
                 self.retrying = None;
             }
-            Event::MessageStarted { .. }
-            | Event::TextAdded { .. }
-            | Event::RefusalAdded { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. } => self.note_text(&recorded.event),
+            any_event!(
+                MessageStarted TextAdded RefusalAdded AnnotationAdded MessageFinished
+                ReasoningAdded ReasoningFinished
+            ) => self.note_text(&recorded.event),
             Event::DiscoveryStarted { item_id, server } => self.ask(item_id, server),
             Event::ToolsDiscovered { item_id, server, outcome } => {
                 self.hear(item_id, server, outcome);
@@ -148,19 +145,11 @@ impl RunSnapshot {
             Event::CallAnnounced { call_id, item_id, tool } => {
                 self.announce(call_id, item_id, tool, at);
             }
-            Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. }
-            | Event::ToolFinished { .. } => self.note_call(recorded),
+            any_event!(
+                ArgumentsAdded ArgumentsFinished ApprovalRequested ApprovalResolved ToolStarted
+                ToolPhase ToolProgressed ToolOutputAdded InputRequested InputResolved
+                ToolStayedSilent ToolRetried ToolFinished
+            ) => self.note_call(recorded),
             Event::RunFinished { outcome, usage } => {
                 self.status = RunWord::at_end(outcome);
                 self.outcome = Some(outcome.clone());
@@ -342,10 +331,9 @@ impl CallSnapshot {
                     self.state = CallState::Running;
                 }
             }
-            Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. } => self.note_question(&recorded.event, at),
+            any_event!(
+                ApprovalRequested ApprovalResolved InputRequested InputResolved
+            ) => self.note_question(&recorded.event, at),
             Event::ToolStarted { attempt, .. } => self.attempt(*attempt, at, None),
             Event::ToolRetried { attempt, reason, .. } => {
                 self.attempt(*attempt, at, Some(reason.clone()));

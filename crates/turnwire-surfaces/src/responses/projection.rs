@@ -14,7 +14,7 @@ use std::{collections::HashMap, mem, sync::Arc};
 
 use turnwire_contract::{
     CallId, Event, Failure, ItemId, RecordedEvent, RunId, RunOutcome, RunRequest, Timestamp,
-    ToolSpec, Usage,
+    ToolSpec, Usage, any_event,
 };
 
 use super::{
@@ -168,30 +168,16 @@ impl Responses {
                 self.writer.send_own(ResponseEvent::TurnAbandoned(TurnEvent { turn }));
             }
             Event::TurnFinished { .. } | Event::Unknown(_) | Event::ToolTaskStarted { .. } => {}
-            Event::MessageStarted { .. }
-            | Event::LogprobsAdded { .. }
-            | Event::TextAdded { .. }
-            | Event::RefusalAdded { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. } => self.tell_speech(&recorded.event),
-            Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::CallAnnounced { .. }
-            | Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. }
-            | Event::ToolFinished { .. } => self.tell_tools(&recorded.event),
+            any_event!(
+                MessageStarted LogprobsAdded TextAdded RefusalAdded AnnotationAdded
+                MessageFinished ReasoningAdded ReasoningFinished
+            ) => self.tell_speech(&recorded.event),
+            any_event!(
+                DiscoveryStarted ToolsDiscovered CallAnnounced ArgumentsAdded ArgumentsFinished
+                ApprovalRequested ApprovalResolved ToolStarted ToolPhase ToolProgressed
+                ToolOutputAdded InputRequested InputResolved ToolStayedSilent ToolRetried
+                ToolFinished
+            ) => self.tell_tools(&recorded.event),
             Event::RunFinished { outcome, usage } => self.end(outcome, *usage),
         }
     }
