@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, info};
 use turnwire_contract::{ApiKey, AuditAction, Scope, StoreError, TenantId, Timestamp};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     ApiError, App, Caller, Json, JsonBody, PathParams, QueryParams, Result,
@@ -24,13 +23,7 @@ use crate::{
 /// Maximum lifetime, and maximum time that a rotated key stays valid, in seconds: ten years.
 const MAX_SECONDS: u64 = 10 * 365 * 24 * 60 * 60;
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(create))
-        .routes(routes!(list))
-        .routes(routes!(rotate))
-        .routes(routes!(revoke))
-}
+module_routes! { [create] [list] [rotate] [revoke] }
 
 /// A key to create.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -2,13 +2,10 @@
 
 use axum::extract::State;
 use turnwire_engine::StartError;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{ApiError, App, Caller, Json, Result, admin::Admin, reload::ReloadReport};
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(reload))
-}
+module_routes! { [reload] }
 
 /// Read the settings again.
 ///

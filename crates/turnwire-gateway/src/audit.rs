@@ -17,7 +17,6 @@ use turnwire_contract::{
     Share, StoreError, TenantId,
 };
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     ApiError, App, Caller, Json, QueryParams, Result, admin::Admin, app::AuditLevel, auth::scopes,
@@ -178,9 +177,7 @@ impl App {
 const BY_ROUTE: [&str; 5] =
     ["/v1/conversations", "/v1/files", "/v1/vector_stores", "/v1/mcp_servers", "/v1/webhooks"];
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list))
-}
+module_routes! { [list] }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]

@@ -23,7 +23,6 @@ use turnwire_surfaces::{
     WithCursors,
 };
 use utoipa::IntoParams;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     ApiError, App, Caller, Json, QueryParams, Result,
@@ -37,9 +36,7 @@ use crate::{
 /// Header with the ID of the last frame that a client received.
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(chat)).routes(routes!(chat_stream, resume))
-}
+module_routes! { [chat] [chat_stream, resume] }
 
 /// Send a message and get the answer as one JSON object.
 ///

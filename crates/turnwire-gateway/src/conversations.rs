@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 use turnwire_contract::{ConversationId, ConversationRecord, Entry, Item, ItemId, ToolKind};
 use turnwire_surfaces::responses::{InputItem, response::ResponseNote, wire_items};
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, QueryParams, Result,
@@ -23,13 +22,12 @@ use crate::{
     },
 };
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(open))
-        .routes(routes!(retrieve, annotate, delete))
-        .routes(routes!(add_items, list_items))
-        .routes(routes!(item, remove_item))
-        .routes(routes!(messages))
+module_routes! {
+    [open]
+    [retrieve, annotate, delete]
+    [add_items, list_items]
+    [item, remove_item]
+    [messages]
 }
 
 /// A conversation.

@@ -24,7 +24,6 @@ use tokio::time::timeout;
 use turnwire_contract::{Event, EventStream, JournalError, JournalHead, RecordedEvent, RunId, Seq};
 use turnwire_surfaces::wire_json;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     ApiError, App, Caller, PathParams, QueryParams, Result,
@@ -46,9 +45,7 @@ const MAX_EVENTS_PER_FRAME: usize = 256;
 /// Number of seconds in which all readers get the same cursor, so that a cache can merge them.
 const CURSOR_SECONDS: u64 = 20;
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(read, metadata))
-}
+module_routes! { [read, metadata] }
 
 /// Query parameters of a durable stream.
 #[derive(Debug, Default, Deserialize, IntoParams)]

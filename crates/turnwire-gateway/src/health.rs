@@ -11,7 +11,6 @@ use axum::{
 use serde::Serialize;
 use tracing::error;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{ApiError, App, Json, Result, auth::MetricsReader};
 
@@ -37,9 +36,7 @@ impl Health {
     }
 }
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(metrics))
-}
+module_routes! { [healthz] [readyz] [metrics] }
 
 /// Check that the server is alive.
 #[utoipa::path(

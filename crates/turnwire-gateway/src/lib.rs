@@ -27,6 +27,16 @@
 //! * [`reload`] takes requests to read the settings again, which `admin_reload` answers;
 //! * `web_page` serves the web view, which uses them.
 
+/// Writes the `routes` of a module: each pair of brackets has the handlers of one path.
+macro_rules! module_routes {
+    ($([$($handlers:tt)+])+) => {
+        pub(crate) fn routes() -> utoipa_axum::router::OpenApiRouter<crate::App> {
+            utoipa_axum::router::OpenApiRouter::new()
+                $(.routes(utoipa_axum::routes!($($handlers)+)))+
+        }
+    };
+}
+
 mod access_log;
 mod admin;
 mod admin_keys;

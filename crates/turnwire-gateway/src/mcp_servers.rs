@@ -10,7 +10,6 @@ use turnwire_contract::{
 };
 use turnwire_engine::{CallPeriod, ListedTool, ServerCalls, StartOptions, one_call};
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     ApiError, App, Caller, Json, JsonBody, PathParams, Result,
@@ -18,9 +17,7 @@ use crate::{
     typed,
 };
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(try_tool))
-}
+module_routes! { [list] [try_tool] }
 
 /// The configured MCP servers.
 #[derive(Debug, Serialize, ToSchema)]

@@ -3,7 +3,6 @@
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{ApiError, App, Caller, Json, PathParams, Result};
 
@@ -29,9 +28,7 @@ struct Models {
     data: Vec<Model>,
 }
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(one))
-}
+module_routes! { [list] [one] }
 
 fn model(id: &str) -> Model {
     Model { id: id.to_owned(), object: "model", created: 0, owned_by: "turnwire" }

@@ -16,7 +16,6 @@ use turnwire_contract::{
 use turnwire_engine::StartOptions;
 use turnwire_surfaces::{InputAction, redacted};
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, Result,
@@ -32,13 +31,12 @@ use crate::{
 /// Recorded as the source of answers given over these routes.
 const BY: &str = "/v1/runs";
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(cancel_call))
-        .routes(routes!(retry_call))
-        .routes(routes!(approve_call))
-        .routes(routes!(give_input))
-        .routes(routes!(result))
+module_routes! {
+    [cancel_call]
+    [retry_call]
+    [approve_call]
+    [give_input]
+    [result]
 }
 
 /// Cancel a call. The run continues.

@@ -12,7 +12,6 @@ use turnwire_contract::{
 };
 use turnwire_engine::RunChange;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     ApiError, App, Caller, Json, QueryParams, Result,
@@ -20,9 +19,7 @@ use crate::{
     sse::{SseFrame, event_stream},
 };
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(changes))
-}
+module_routes! { [list] [changes] }
 
 /// A run in a list.
 #[derive(Debug, Serialize, ToSchema)]

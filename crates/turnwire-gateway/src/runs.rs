@@ -22,7 +22,6 @@ use turnwire_contract::{
 };
 use turnwire_surfaces::{Cursor, RunSnapshot, SnapshotFold, redacted, wire_json, without_actors};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     ApiError, App, Caller, Json, OrNotFound, PathParams, QueryParams, Result,
@@ -34,9 +33,7 @@ const NDJSON: &str = "application/x-ndjson";
 /// Header with the ID of the last event that a client received.
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(snapshot)).routes(routes!(events)).routes(routes!(cancel))
-}
+module_routes! { [snapshot] [events] [cancel] }
 
 /// Get the current state of a run.
 #[utoipa::path(

@@ -19,7 +19,6 @@ use tokio::time::sleep;
 use turnwire_contract::{AuditAction, Share, StoreError, Timestamp};
 use turnwire_surfaces::RunSnapshot;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     ApiError, App, Caller, Json, JsonBody, PathParams, QueryParams, Result,
@@ -37,15 +36,7 @@ const MAX_SECONDS: u64 = 30 * USUAL_SECONDS;
 /// How often an open stream checks that its link is still valid.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(create))
-        .routes(routes!(list))
-        .routes(routes!(revoke))
-        .routes(routes!(snapshot))
-        .routes(routes!(events))
-        .routes(routes!(result))
-}
+module_routes! { [create] [list] [revoke] [snapshot] [events] [result] }
 
 /// A new share link.
 #[derive(Debug, Default, Deserialize, ToSchema)]

@@ -9,16 +9,13 @@ use serde::{Deserialize, Serialize};
 use turnwire_contract::{TenantId, Timestamp};
 use turnwire_engine::{Measure, QuotaStatus};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     App, Caller, Json, QueryParams, Result,
     admin::{Admin, checked_name},
 };
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(own)).routes(routes!(by_key))
-}
+module_routes! { [own] [by_key] }
 
 /// An amount: money as in the settings, everything else in whole numbers.
 #[derive(Debug, Serialize)]

@@ -10,16 +10,13 @@ use turnwire_contract::{
 };
 use turnwire_surfaces::responses::ids::response_id;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     ApiError, App, Caller, Json, PathParams, QueryParams, Result,
     page::{Order, Page, checked_limit, unknown_entry},
 };
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(redeliver))
-}
+module_routes! { [list] [redeliver] }
 
 /// An event for one receiver.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]

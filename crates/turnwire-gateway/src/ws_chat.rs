@@ -29,7 +29,6 @@ use turnwire_contract::{
 use turnwire_engine::StartOptions;
 use turnwire_surfaces::{Cursor, ErrorCode, FrameAt, WsChat, WsMessage, WsOptions, WsRequest};
 use utoipa::IntoParams;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     App, Caller, QueryParams, Result,
@@ -49,9 +48,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(7);
 /// Timeout for a tool server to list its tools. Servers that take longer are left out.
 const TOOLS_TIME: Duration = Duration::from_secs(2);
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(connect))
-}
+module_routes! { [connect] }
 
 /// Query parameters of the socket.
 #[derive(Debug, Default, Deserialize, IntoParams)]

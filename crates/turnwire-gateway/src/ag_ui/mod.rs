@@ -19,13 +19,4 @@ mod run;
 mod stream;
 mod thread;
 
-use utoipa_axum::{router::OpenApiRouter, routes};
-
-use crate::app::App;
-
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(run::run_agent))
-        .routes(routes!(resume::resume))
-        .routes(routes!(resume::cancel))
-}
+module_routes! { [run::run_agent] [resume::resume] [resume::cancel] }

@@ -16,19 +16,11 @@ mod stream;
 use serde::Deserialize;
 use turnwire_surfaces::ai_sdk::Dialect;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
-
-use crate::app::App;
 
 /// Key under which a run keeps the dialect of the page that started it.
 const ECHO_KEY: &str = "ai_sdk";
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(chat::chat, socket::connect))
-        .routes(routes!(stream::resume))
-        .routes(routes!(stream::stop))
-}
+module_routes! { [chat::chat, socket::connect] [stream::resume] [stream::stop] }
 
 /// The version of the client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, IntoParams)]

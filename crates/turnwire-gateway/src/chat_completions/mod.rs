@@ -29,7 +29,6 @@ use turnwire_surfaces::{
     chat_completions::ChatCompletionChunk, responses::echo::IGNORED,
 };
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::request::{Translated, translate};
 use crate::{
@@ -41,9 +40,7 @@ use crate::{
     streaming::{ProjectedFrame, guarded, project_to_end, watched_frames},
 };
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(create))
-}
+module_routes! { [create] }
 
 /// Request body of `POST /v1/chat/completions`.
 #[derive(ToSchema)]

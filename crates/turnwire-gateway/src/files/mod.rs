@@ -14,7 +14,6 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use turnwire_contract::{FileId, FileRecord, Timestamp};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::upload::UploadBody;
 use crate::{
@@ -27,12 +26,7 @@ use crate::{
 const MAX_WISHED: usize = 10_000;
 const MAX_ON_A_PAGE: usize = 100;
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(list, create))
-        .routes(routes!(retrieve, delete))
-        .routes(routes!(content))
-}
+module_routes! { [list, create] [retrieve, delete] [content] }
 
 /// Metadata of a file.
 #[derive(Debug, Serialize, ToSchema)]

@@ -15,21 +15,15 @@ pub mod request;
 mod socket;
 mod stored;
 
-use utoipa_axum::{router::OpenApiRouter, routes};
-
-use crate::app::App;
-
 pub(crate) use create::{CreateOptions, create_once};
 pub(crate) use output::{ProfileParams, profile};
 pub(crate) use prepare::{choose_tools, model_for};
 
-/// The routes of this surface.
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(create::create, socket::connect))
-        .routes(routes!(stored::retrieve, stored::delete))
-        .routes(routes!(stored::cancel))
-        .routes(routes!(stored::input_items))
-        .routes(routes!(compact::compact))
-        .routes(routes!(compact::input_tokens))
+module_routes! {
+    [create::create, socket::connect]
+    [stored::retrieve, stored::delete]
+    [stored::cancel]
+    [stored::input_items]
+    [compact::compact]
+    [compact::input_tokens]
 }

@@ -12,7 +12,6 @@ use turnwire_contract::{
     Attachment, BatchRecord, Chunking, CollectionId, ExtractionFailure, FileId, Indexing,
 };
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     body::{AttachBody, AttributesBody, Wanted, read_attach, read_attributes},
@@ -25,12 +24,7 @@ use crate::{
     page::{Order, Page, PageParams},
 };
 
-pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(list, attach))
-        .routes(routes!(retrieve, update, detach))
-        .routes(routes!(content))
-}
+module_routes! { [list, attach] [retrieve, update, detach] [content] }
 
 /// A file in a vector store.
 #[derive(Debug, Serialize, ToSchema)]

@@ -6,7 +6,6 @@ use axum::extract::State;
 use serde::Serialize;
 use turnwire_contract::{BatchId, BatchRecord, CollectionId, CollectionRecord};
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     FileCounts,
@@ -20,13 +19,7 @@ use crate::{
     page::{Page, PageParams},
 };
 
-pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(create))
-        .routes(routes!(retrieve))
-        .routes(routes!(cancel))
-        .routes(routes!(list_files))
-}
+module_routes! { [create] [retrieve] [cancel] [list_files] }
 
 /// Files that were attached together.
 #[derive(Debug, Serialize, ToSchema)]

@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 use turnwire_contract::{Filter, FoundChunk, Query};
 use turnwire_surfaces::responses::response::ResponseNote;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{attached::Text, find};
 use crate::{
@@ -23,9 +22,7 @@ const USUAL_RESULTS: usize = 10;
 const MAX_QUESTIONS: usize = 10;
 const MAX_QUESTION: usize = 4_096;
 
-pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(search))
-}
+module_routes! { [search] }
 
 /// Request body of a search.
 #[derive(Debug, Deserialize, ToSchema)]
