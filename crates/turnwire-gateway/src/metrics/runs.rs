@@ -24,7 +24,7 @@ use turnwire_contract::{
 };
 use turnwire_engine::failures;
 
-use super::{CodeLabel, OutcomeLabel};
+use super::{CodeLabel, OutcomeLabel, histograms};
 
 /// Label of models and servers that are not in the settings.
 const OTHER: &str = "other";
@@ -37,25 +37,44 @@ const NANOS: f64 = 1e9;
 #[derive(Debug, Clone)]
 pub(crate) struct RunMetrics(Arc<Families>);
 
-#[derive(Debug)]
-struct Families {
-    started: Counter,
-    finished: Family<OutcomeLabel, Counter>,
-    failed: Family<CodeLabel, Counter>,
-    durations: Histogram,
-    turns: Family<TurnLabels, Counter>,
-    turn_durations: Family<ModelLabel, Histogram>,
-    turn_retries: Family<ModelLabel, Counter>,
-    first_tokens: Family<ModelLabel, Histogram>,
-    tokens: Family<TokenLabels, Counter>,
-    turn_tokens: Family<TokenLabels, Histogram>,
-    cost: Family<ModelLabel, Counter<f64, AtomicU64>>,
-    calls: Family<CallOutcomeLabels, Counter>,
-    call_durations: Family<CallLabels, Histogram>,
-    call_retries: Family<CallLabels, Counter>,
-    listings: Family<ListingLabels, Counter>,
-    approvals: Counter,
-    appends: Histogram,
+metric_table! {
+    /// The metrics of all runs.
+    struct Families {
+        /// Runs started here
+        runs_started: Counter,
+        /// Runs that ended here, by outcome
+        runs_finished: Family<OutcomeLabel, Counter>,
+        /// Runs that failed here, by error code
+        runs_failed: Family<CodeLabel, Counter>,
+        /// Time from the creation of a run to its end
+        run_duration in Seconds: Histogram = Histogram::new(exponential_buckets(0.1, 2.0, 16)),
+        /// Finished answers of models, by model and by why the model stopped
+        turns: Family<TurnLabels, Counter>,
+        /// Duration of an answer of a model, retries included
+        turn_duration in Seconds: Family<ModelLabel, Histogram> = histograms(seconds),
+        /// Failed requests to models that were repeated
+        turn_retries: Family<ModelLabel, Counter>,
+        /// Time from the request to a model to the first part of its answer
+        time_to_first_token in Seconds: Family<ModelLabel, Histogram> = histograms(seconds),
+        /// Tokens used, by model and type
+        tokens: Family<TokenLabels, Counter>,
+        /// Tokens of an answer of a model that reports them, by model and type
+        turn_tokens: Family<TokenLabels, Histogram> = histograms(token_counts),
+        /// Cost of models, in the operator's currency
+        cost: Family<ModelLabel, Counter<f64, AtomicU64>>,
+        /// Tool calls that ended, by kind of tool, server and outcome
+        tool_calls: Family<CallOutcomeLabels, Counter>,
+        /// Execution time of tool calls that were started
+        tool_call_duration in Seconds: Family<CallLabels, Histogram> = histograms(seconds),
+        /// Failed tool calls that were repeated
+        tool_call_retries: Family<CallLabels, Counter>,
+        /// Requests to tool servers for their tools, by server and outcome
+        tool_listings: Family<ListingLabels, Counter>,
+        /// Calls that waited for a person's approval
+        approvals_requested: Counter,
+        /// Time from the append of events to their being durable
+        journal_append in Seconds: Histogram = Histogram::new(exponential_buckets(0.0005, 2.0, 14)),
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -108,26 +127,7 @@ impl RunMetrics {
     /// Registers the families. Those of `models` exist from the start, so that a rate has a value
     /// before the first run.
     pub(super) fn new(registry: &mut Registry, models: &[String]) -> Self {
-        let families = Families {
-            started: Counter::default(),
-            finished: Family::default(),
-            failed: Family::default(),
-            durations: Histogram::new(exponential_buckets(0.1, 2.0, 16)),
-            turns: Family::default(),
-            turn_durations: Family::new_with_constructor(seconds as fn() -> Histogram),
-            turn_retries: Family::default(),
-            first_tokens: Family::new_with_constructor(seconds as fn() -> Histogram),
-            tokens: Family::default(),
-            turn_tokens: Family::new_with_constructor(token_counts as fn() -> Histogram),
-            cost: Family::default(),
-            calls: Family::default(),
-            call_durations: Family::new_with_constructor(seconds as fn() -> Histogram),
-            call_retries: Family::default(),
-            listings: Family::default(),
-            approvals: Counter::default(),
-            appends: Histogram::new(exponential_buckets(0.0005, 2.0, 14)),
-        };
-        families.register(registry);
+        let families = Families::new(registry);
         families.begin();
         families.add_models(models);
         Self(Arc::new(families))
@@ -140,73 +140,35 @@ impl RunMetrics {
 }
 
 impl Families {
-    fn register(&self, registry: &mut Registry) {
-        registry.register("runs_started", "Runs started here", self.started.clone());
-        let help = "Runs that ended here, by outcome";
-        registry.register("runs_finished", help, self.finished.clone());
-        let help = "Runs that failed here, by error code";
-        registry.register("runs_failed", help, self.failed.clone());
-        let help = "Time from the creation of a run to its end";
-        registry.register_with_unit("run_duration", help, Unit::Seconds, self.durations.clone());
-        let help = "Finished answers of models, by model and by why the model stopped";
-        registry.register("turns", help, self.turns.clone());
-        let help = "Duration of an answer of a model, retries included";
-        let durations = self.turn_durations.clone();
-        registry.register_with_unit("turn_duration", help, Unit::Seconds, durations);
-        let help = "Failed requests to models that were repeated";
-        registry.register("turn_retries", help, self.turn_retries.clone());
-        let help = "Time from the request to a model to the first part of its answer";
-        let first_tokens = self.first_tokens.clone();
-        registry.register_with_unit("time_to_first_token", help, Unit::Seconds, first_tokens);
-        registry.register("tokens", "Tokens used, by model and type", self.tokens.clone());
-        let help = "Tokens of an answer of a model that reports them, by model and type";
-        registry.register("turn_tokens", help, self.turn_tokens.clone());
-        let help = "Cost of models, in the operator's currency";
-        registry.register("cost", help, self.cost.clone());
-        let help = "Tool calls that ended, by kind of tool, server and outcome";
-        registry.register("tool_calls", help, self.calls.clone());
-        let help = "Execution time of tool calls that were started";
-        let durations = self.call_durations.clone();
-        registry.register_with_unit("tool_call_duration", help, Unit::Seconds, durations);
-        let help = "Failed tool calls that were repeated";
-        registry.register("tool_call_retries", help, self.call_retries.clone());
-        let help = "Requests to tool servers for their tools, by server and outcome";
-        registry.register("tool_listings", help, self.listings.clone());
-        let help = "Calls that waited for a person's approval";
-        registry.register("approvals_requested", help, self.approvals.clone());
-        let help = "Time from the append of events to their being durable";
-        registry.register_with_unit("journal_append", help, Unit::Seconds, self.appends.clone());
-    }
-
     fn begin(&self) {
         for outcome in ["completed", "incomplete", "failed", "cancelled"] {
-            drop(self.finished.get_or_create(&OutcomeLabel { outcome }));
+            drop(self.runs_finished.get_or_create(&OutcomeLabel { outcome }));
         }
         for code in failures::CODES.into_iter().chain([OTHER]) {
-            drop(self.failed.get_or_create(&CodeLabel { code }));
+            drop(self.runs_failed.get_or_create(&CodeLabel { code }));
         }
         self.add_models(&[OTHER.to_owned()]);
         for kind in [ToolKind::Function, ToolKind::Mcp] {
             let server = if kind == ToolKind::Mcp { OTHER } else { "" }.to_owned();
             let labels = CallLabels { kind: kind_name(kind), server };
-            drop(self.call_durations.get_or_create(&labels));
-            drop(self.call_retries.get_or_create(&labels));
+            drop(self.tool_call_duration.get_or_create(&labels));
+            drop(self.tool_call_retries.get_or_create(&labels));
             for outcome in ["succeeded", "failed"] {
-                drop(self.calls.get_or_create(&labels.clone().ended(outcome)));
+                drop(self.tool_calls.get_or_create(&labels.clone().ended(outcome)));
             }
         }
         for outcome in ["listed", "failed"] {
             let server = OTHER.to_owned();
-            drop(self.listings.get_or_create(&ListingLabels { server, outcome }));
+            drop(self.tool_listings.get_or_create(&ListingLabels { server, outcome }));
         }
     }
 
     fn add_models(&self, models: &[String]) {
         for model in models {
             let label = ModelLabel { model: model.clone() };
-            drop(self.turn_durations.get_or_create(&label));
+            drop(self.turn_duration.get_or_create(&label));
             drop(self.turn_retries.get_or_create(&label));
-            drop(self.first_tokens.get_or_create(&label));
+            drop(self.time_to_first_token.get_or_create(&label));
             drop(self.cost.get_or_create(&label));
             for finish in [Finish::Answered, Finish::CalledTools, Finish::Interrupted] {
                 let (model, finish) = (model.clone(), finish_name(finish));
@@ -335,7 +297,7 @@ impl Watch {
         let Some(turn) = self.turn else { return };
         let (families, model) = (&self.families, self.model.clone());
         families.turns.get_or_create(&TurnLabels { model, finish: finish_name(finish) }).inc();
-        observe(&families.turn_durations.get_or_create(&self.model()), at.since(turn.began));
+        observe(&families.turn_duration.get_or_create(&self.model()), at.since(turn.began));
         families.count_tokens(&self.model, usage);
         #[expect(clippy::cast_precision_loss, reason = "a metric is rounded anyway")]
         let cost = usage.cost_nanos.unwrap_or(0) as f64 / NANOS;
@@ -345,7 +307,7 @@ impl Watch {
     fn call_finished(&self, call_id: &CallId, outcome: &ToolOutcome, duration_ms: u64) {
         let Some(labels) = self.calls.get(call_id) else { return };
         let families = &self.families;
-        families.calls.get_or_create(&labels.clone().ended(outcome.name())).inc();
+        families.tool_calls.get_or_create(&labels.clone().ended(outcome.name())).inc();
         // A call that ended before it began has no duration; one that was started may have taken less
         // than a millisecond.
         let was_started = match outcome {
@@ -361,7 +323,7 @@ impl Watch {
         };
         if was_started {
             let duration = Duration::from_millis(duration_ms);
-            observe(&families.call_durations.get_or_create(labels), duration);
+            observe(&families.tool_call_duration.get_or_create(labels), duration);
         }
     }
 }
@@ -374,12 +336,12 @@ impl RunWatch for Watch {
 
     fn note(&mut self, recorded: &RecordedEvent) {
         if let Some(began) = self.follow(recorded) {
-            let first_tokens = self.families.first_tokens.get_or_create(&self.model());
+            let first_tokens = self.families.time_to_first_token.get_or_create(&self.model());
             observe(&first_tokens, recorded.at.since(began));
         }
         let families = &self.families;
         match &recorded.event {
-            Event::RunStarted => drop(families.started.inc()),
+            Event::RunStarted => drop(families.runs_started.inc()),
             Event::TurnRetried { .. } => {
                 families.turn_retries.get_or_create(&self.model()).inc();
             }
@@ -388,30 +350,30 @@ impl RunWatch for Watch {
             }
             Event::ToolRetried { call_id, .. } => {
                 if let Some(labels) = self.calls.get(call_id) {
-                    families.call_retries.get_or_create(labels).inc();
+                    families.tool_call_retries.get_or_create(labels).inc();
                 }
             }
             Event::ToolFinished { call_id, outcome, duration_ms } => {
                 self.call_finished(call_id, outcome, *duration_ms);
             }
-            Event::ApprovalRequested { .. } => drop(families.approvals.inc()),
+            Event::ApprovalRequested { .. } => drop(families.approvals_requested.inc()),
             Event::ToolsDiscovered { server, outcome, .. } => {
                 let outcome = match outcome {
                     DiscoveryOutcome::Listed { .. } => "listed",
                     DiscoveryOutcome::Failed { .. } => "failed",
                 };
                 let server = self.server(server);
-                families.listings.get_or_create(&ListingLabels { server, outcome }).inc();
+                families.tool_listings.get_or_create(&ListingLabels { server, outcome }).inc();
             }
             Event::RunFinished { outcome, .. } => {
                 if let RunOutcome::Failed { failure } = outcome {
                     let code = known_code(&failure.code);
-                    families.failed.get_or_create(&CodeLabel { code }).inc();
+                    families.runs_failed.get_or_create(&CodeLabel { code }).inc();
                 }
                 let outcome = outcome.name();
-                families.finished.get_or_create(&OutcomeLabel { outcome }).inc();
+                families.runs_finished.get_or_create(&OutcomeLabel { outcome }).inc();
                 if let Some(queued_at) = self.queued_at {
-                    observe(&families.durations, recorded.at.since(queued_at));
+                    observe(&families.run_duration, recorded.at.since(queued_at));
                 }
             }
             _ => {}
@@ -420,7 +382,7 @@ impl RunWatch for Watch {
     }
 
     fn appended(&mut self, after: Duration) {
-        observe(&self.families.appends, after);
+        observe(&self.families.journal_append, after);
     }
 }
 
