@@ -66,19 +66,15 @@ pub(crate) struct KeyLine {
     /// Whether the key is valid now.
     valid: bool,
     /// Time of creation.
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// Time after which the key is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
     /// Time of revocation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     revoked_at: Option<Timestamp>,
     /// Time of the last request, give or take a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     last_used_at: Option<Timestamp>,
 }
 

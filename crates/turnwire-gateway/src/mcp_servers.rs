@@ -54,7 +54,6 @@ struct McpServer {
 #[derive(Debug, Serialize, ToSchema)]
 struct McpCalls {
     /// Since when calls are counted: 24 hours ago, or the start of the process.
-    #[schema(value_type = String, format = DateTime)]
     since: Timestamp,
     /// Number of calls that ended.
     total: u64,
@@ -73,7 +72,6 @@ struct McpCalls {
 #[derive(Debug, Serialize, ToSchema)]
 struct McpCallPeriod {
     /// Start of the half hour.
-    #[schema(value_type = String, format = DateTime)]
     start: Timestamp,
     /// Number of calls that ended.
     total: u64,
@@ -111,7 +109,6 @@ struct McpServerError {
     /// What happened, in one sentence.
     message: String,
     /// Time of the error.
-    #[schema(value_type = String, format = DateTime)]
     at: Timestamp,
 }
 

@@ -27,7 +27,6 @@ struct RunLine {
     /// ID of the run.
     run_id: String,
     /// Time of creation, in RFC 3339 format.
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// Name of the model.
     model: String,
@@ -47,7 +46,6 @@ struct RunLine {
     /// Number of tool calls that failed. A call that was denied, cancelled or skipped did not.
     n_failed_calls: u32,
     /// Time at which the run ended. Null while it is in progress.
-    #[schema(value_type = Option<String>, format = DateTime)]
     ended_at: Option<Timestamp>,
 }
 
@@ -117,10 +115,8 @@ struct RunListParams {
     /// message are searched. The case of ASCII letters is ignored.
     q: Option<String>,
     /// Only runs created at this time or later, in RFC 3339 format.
-    #[param(value_type = Option<String>, format = DateTime)]
     created_after: Option<Timestamp>,
     /// Only runs created before this time, in RFC 3339 format.
-    #[param(value_type = Option<String>, format = DateTime)]
     created_before: Option<Timestamp>,
 }
 

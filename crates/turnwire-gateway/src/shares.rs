@@ -61,7 +61,6 @@ struct MadeShare {
     /// Path of the page that shows the run.
     path: String,
     /// Time after which the link does not work.
-    #[schema(value_type = String, format = DateTime)]
     expires_at: Timestamp,
     /// Whether texts are withheld.
     redact: bool,
@@ -73,10 +72,8 @@ struct ShareLine {
     /// ID of the share.
     share_id: String,
     /// Time of creation.
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// Time after which the link does not work.
-    #[schema(value_type = String, format = DateTime)]
     expires_at: Timestamp,
     /// Whether texts are withheld.
     redact: bool,
@@ -204,7 +201,6 @@ struct SharedRun {
     /// Whether texts are withheld.
     redact: bool,
     /// Time after which the link does not work.
-    #[schema(value_type = String, format = DateTime)]
     expires_at: Timestamp,
 }
 

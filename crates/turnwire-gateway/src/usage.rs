@@ -53,11 +53,9 @@ struct QuotaLine {
     remaining: Amount,
     /// Since when it is counted, if it is counted over time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     since: Option<Timestamp>,
     /// When it begins anew.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     resets_at: Option<Timestamp>,
 }
 

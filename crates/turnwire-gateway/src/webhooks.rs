@@ -42,15 +42,12 @@ struct DeliveryLine {
     /// Number of attempts that have ended.
     attempts: u32,
     /// Time of the event, in RFC 3339 format.
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// Time of the next attempt. While an attempt is made, when it is repeated if its server dies.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     next_attempt_at: Option<Timestamp>,
     /// Time of the last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     last_attempt_at: Option<Timestamp>,
     /// HTTP status of the answer to the last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -88,7 +88,6 @@ pub enum ChatStreamFrame {
         /// Time at which the request expires. The call is denied then. Missing if it does not
         /// expire.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[schema(value_type = Option<String>, format = DateTime)]
         expires_at: Option<Timestamp>,
         /// The new definition of the tool, if it differs from the one that was approved before.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +121,6 @@ pub enum ChatStreamFrame {
         schema: Value,
         /// Time at which the question expires. Missing if it does not.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[schema(value_type = Option<String>, format = DateTime)]
         expires_at: Option<Timestamp>,
     },
 }

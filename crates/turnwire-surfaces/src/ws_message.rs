@@ -236,7 +236,6 @@ pub struct ToolStart {
     #[schema(min_length = 1)]
     pub tool_input: String,
     /// Time of the start.
-    #[schema(value_type = String, format = DateTime)]
     pub timestamp: Timestamp,
     /// Kind of the tool.
     #[serde(default)]
@@ -263,7 +262,6 @@ pub struct ToolComplete {
     #[schema(min_length = 1)]
     pub tool_result: String,
     /// Time of the end.
-    #[schema(value_type = String, format = DateTime)]
     pub timestamp: Timestamp,
     /// Kind of the tool.
     #[serde(default)]
@@ -320,7 +318,6 @@ pub struct ToolProgress {
     /// What the tool is doing.
     pub message: Option<String>,
     /// Time of the report.
-    #[schema(value_type = String, format = DateTime)]
     pub timestamp: Timestamp,
     /// Kind of the tool.
     #[serde(default)]
@@ -381,7 +378,6 @@ pub struct ApprovalRequest {
     #[schema(min_length = 1)]
     pub tool_input: String,
     /// Time of the request.
-    #[schema(value_type = String, format = DateTime)]
     pub timestamp: Timestamp,
     /// Kind of the tool.
     #[serde(default)]
@@ -392,7 +388,6 @@ pub struct ApprovalRequest {
     pub server: Option<String>,
     /// Time at which the request expires. The call is denied then. Missing if it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// The new definition of the tool, if it differs from the one that was approved before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -429,7 +424,6 @@ pub struct InputRequest {
     #[schema(value_type = Object)]
     pub schema: serde_json::Value,
     /// Time of the question.
-    #[schema(value_type = String, format = DateTime)]
     pub timestamp: Timestamp,
     /// Kind of the tool.
     #[serde(default)]
@@ -440,7 +434,6 @@ pub struct InputRequest {
     pub server: Option<String>,
     /// Time at which the question expires. Missing if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
 }
 

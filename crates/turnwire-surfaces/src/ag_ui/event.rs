@@ -303,7 +303,6 @@ pub struct Interrupt {
     pub response_schema: Value,
     /// Time at which the question expires.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// `turnwire` has the facts of the call.
     #[schema(value_type = Object)]

@@ -354,7 +354,6 @@ pub struct ApprovalData {
     pub state: ApprovalState,
     /// Time at which the call is denied automatically.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// The tool's new description, if its definition has changed.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -45,13 +45,10 @@ pub struct RunSnapshot {
     #[schema(value_type = Option<String>)]
     pub continues: Option<RunId>,
     /// Time of the request.
-    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     /// Time at which a worker started the run.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
     /// Time at which the run ended.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
     /// Workers that executed the run, in order. There is more than one after a takeover.
     pub workers: Vec<WorkerSnapshot>,
@@ -105,12 +102,10 @@ pub struct WorkerSnapshot {
     /// Number of the worker in the order of execution, from 1.
     pub attempt: u32,
     /// Time at which the worker started or took over the run.
-    #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
     /// Time at which it ended the run, or of its last event before a takeover. Missing while it
     /// executes the run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub until: Option<Timestamp>,
     /// Whether it took the run over from another worker.
     pub taken_over: bool,
@@ -119,7 +114,6 @@ pub struct WorkerSnapshot {
     pub name: Option<String>,
     /// Time at which the worker before it was last heard of, if that one died.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub previous_last_heard: Option<Timestamp>,
 }
 
@@ -133,7 +127,6 @@ pub struct Retrying {
     /// Delay before the retry, in milliseconds.
     pub delay_ms: u64,
     /// Time at which the retry was decided.
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
 }
 
@@ -207,7 +200,6 @@ pub struct CallSnapshot {
     /// Whether the arguments are complete.
     pub arguments_complete: bool,
     /// Time at which the model named the call.
-    #[schema(value_type = String, format = DateTime)]
     pub announced_at: Timestamp,
     /// The approval of the call. Null if none was requested.
     pub approval: Option<ApprovalSnapshot>,
@@ -217,10 +209,8 @@ pub struct CallSnapshot {
     /// All attempts to execute the call.
     pub attempts: Vec<AttemptSnapshot>,
     /// Time at which the first attempt started.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
     /// Time at which the call ended.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
     /// Execution time in milliseconds. Null until the call ends.
     pub duration_ms: Option<u64>,
@@ -243,16 +233,13 @@ pub struct CallSnapshot {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ApprovalSnapshot {
     /// Time of the approval request. Null if an earlier run requested it.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub requested_at: Option<Timestamp>,
     /// Time of the decision.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub resolved_at: Option<Timestamp>,
     /// The decision. Null while it is pending.
     pub decision: Option<Decision>,
     /// Time at which the approval request expires. Missing if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// The new definition of the tool, if it differs from the one that was approved before.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -290,11 +277,9 @@ pub struct InputSnapshot {
     #[schema(value_type = Object)]
     pub schema: serde_json::Value,
     /// Time of the question.
-    #[schema(value_type = String, format = DateTime)]
     pub requested_at: Timestamp,
     /// Time at which the question expires. Missing if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// Whether the outcome of the call is unknown and the answer settles it. The question then
     /// comes from Turnwire, not from the tool.
@@ -310,7 +295,6 @@ pub struct AttemptSnapshot {
     /// Number of the attempt, from 1.
     pub attempt: u32,
     /// Time at which the attempt started.
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// Why the attempt before failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -329,7 +313,6 @@ pub struct ProgressSnapshot {
     /// What the tool is doing.
     pub message: Option<String>,
     /// Time of the tool's last report. Null if it has not reported since it started.
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub heard_at: Option<Timestamp>,
     /// Execution time in milliseconds when the tool was last found silent.
     pub silent_at_ms: Option<u64>,

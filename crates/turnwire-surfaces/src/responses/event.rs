@@ -482,7 +482,6 @@ pub struct ToolFrame {
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Note {
     /// Time of the change.
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// Number of the attempt, starting at 1.
     #[serde(skip_serializing_if = "Option::is_none")]

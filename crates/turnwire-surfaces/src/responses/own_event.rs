@@ -64,7 +64,6 @@ pub struct ToolFacts {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_label: Option<String>,
     /// Time of the event.
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
 }
 
@@ -97,7 +96,6 @@ pub struct ApprovalRequestEvent {
     pub facts: ToolFacts,
     /// Time at which the call is denied automatically; absent if the request does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// The tool's current description, if its definition differs from the trusted one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,7 +128,6 @@ pub struct InputRequestEvent {
     pub schema: Value,
     /// Time at which the request expires; absent if it lasts as long as the call.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
 }
 
