@@ -8,7 +8,7 @@ fn the_word_is_what_goes_over_the_wire() {
     for state in CallState::ALL {
         assert_eq!(serde_json::to_value(state).unwrap(), json!(state.to_string()));
     }
-    let words: Vec<&str> = CallState::ALL.map(CallState::word).into();
+    let words: Vec<&str> = CallState::ALL.map(CallState::as_str).into();
     assert_eq!(
         words.join(", "),
         "preparing, needs approval, needs input, running, done, failed, denied, stopped, timed out, unknown"

@@ -150,7 +150,7 @@ fn every_way_to_fail_is_a_tool_error_after_its_start() {
                 (&call.tool_call_id, "lookup")
             );
             assert_eq!((error.code, error.fatal), (Some(ErrorCode::ToolError), false));
-            assert_eq!((error.outcome, call.state.word()), (None, state));
+            assert_eq!((error.outcome, call.state.as_str()), (None, state));
             assert!(error.message.starts_with("lookup: "), "{}", error.message);
         }
     }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 use turnwire_contract::{
     CallId, ConversationId, Effect, IncompleteReason, InputId, RunId, Timestamp, ToolClaims,
-    ToolKind, ToolSpec,
+    ToolKind, ToolSpec, words,
 };
 use utoipa::ToSchema;
 
@@ -174,49 +174,22 @@ struct MaybeFailedCall {
     timestamp: Option<String>,
 }
 
-/// Code of an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[schema(as = WsErrorCode)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum ErrorCode {
-    /// The message is invalid. The socket stays open.
-    InvalidFormat,
-    /// The conversation does not exist, or belongs to another tenant.
-    AccessDenied,
-    /// The model could not be reached or did not finish. If `outcome` is missing, the request is
-    /// retried.
-    LlmError,
-    /// The server could not continue. If `outcome` is missing, the turn continues.
-    InternalError,
-    /// A tool failed. The model gets the error, and the turn continues.
-    ToolError,
-}
-
-impl ErrorCode {
-    /// All codes.
-    pub const ALL: [Self; 5] = [
-        Self::InvalidFormat,
-        Self::AccessDenied,
-        Self::LlmError,
-        Self::InternalError,
-        Self::ToolError,
-    ];
-
-    /// The code as it is sent.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidFormat => "INVALID_FORMAT",
-            Self::AccessDenied => "ACCESS_DENIED",
-            Self::LlmError => "LLM_ERROR",
-            Self::InternalError => "INTERNAL_ERROR",
-            Self::ToolError => "TOOL_ERROR",
-        }
-    }
-}
-
-impl fmt::Display for ErrorCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+words! {
+    /// Code of an error.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+    #[schema(as = WsErrorCode)]
+    pub enum ErrorCode {
+        /// The message is invalid. The socket stays open.
+        InvalidFormat = "INVALID_FORMAT",
+        /// The conversation does not exist, or belongs to another tenant.
+        AccessDenied = "ACCESS_DENIED",
+        /// The model could not be reached or did not finish. If `outcome` is missing, the request is
+        /// retried.
+        LlmError = "LLM_ERROR",
+        /// The server could not continue. If `outcome` is missing, the turn continues.
+        InternalError = "INTERNAL_ERROR",
+        /// A tool failed. The model gets the error, and the turn continues.
+        ToolError = "TOOL_ERROR",
     }
 }
 

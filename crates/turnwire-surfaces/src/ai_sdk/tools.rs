@@ -354,8 +354,8 @@ fn name(call: &Call) -> String {
 
 /// A problem that begins with the state of its call.
 fn with_state(state: CallState, problem: &str) -> String {
-    if problem.is_empty() || problem.starts_with(state.word()) {
-        let rest = problem.strip_prefix(state.word()).unwrap_or_default();
+    if problem.is_empty() || problem.starts_with(state.as_str()) {
+        let rest = problem.strip_prefix(state.as_str()).unwrap_or_default();
         return format!("{state}{rest}");
     }
     format!("{state}: {problem}")
