@@ -16,7 +16,10 @@ use turnwire_contract::{
     CallId, Event, ItemId, RecordedEvent, RunRequest, Seq, Timestamp, ToolRef, any_event,
 };
 
-use crate::{partial_json::PartialJson, preview};
+use crate::{clean::clean, partial_json::PartialJson, preview};
+
+/// Name of a call whose name the model left out.
+pub(crate) const UNNAMED: &str = "(unnamed)";
 
 /// All calls of one run.
 #[derive(Debug, Default)]
@@ -198,6 +201,12 @@ impl CallBook {
 }
 
 impl Call {
+    /// The tool's name, cleaned and never empty: a model may call a tool without a name.
+    pub(crate) fn shown_name(&self) -> String {
+        let name = clean(&self.tool.name);
+        if name.is_empty() { UNNAMED.to_owned() } else { name.into_owned() }
+    }
+
     /// The tool's display name: `server.name`, or the name alone.
     pub fn title(&self) -> String {
         match &self.tool.server {

@@ -92,6 +92,13 @@ pub fn wire_text(text: &str, max_bytes: usize) -> WireText<'_> {
     WireText { text: beginning, truncated: !rest.is_empty() }
 }
 
+/// Untrusted text, cleaned and shortened for a frame.
+pub(crate) fn sentence(text: &str) -> String {
+    let text = clean(text);
+    let beginning = wire_text(&text, WIRE_BYTES);
+    format!("{}{}", beginning.text, if beginning.truncated { "…" } else { "" })
+}
+
 /// Path of the full result of a call that was too large for the wire (R17).
 pub fn result_ref(run_id: &str, call_id: &str) -> String {
     format!("/v1/runs/{run_id}/calls/{call_id}/result")
@@ -109,20 +116,11 @@ pub fn shortened(text: &str, max: usize) -> String {
 
 /// The output or the error of a tool, and whether the journal has only the beginning.
 fn result_text(outcome: &ToolOutcome) -> (Cow<'_, str>, bool) {
-    match outcome {
-        ToolOutcome::Succeeded { output } => (clean(&output.text), output.rest.is_some()),
-        ToolOutcome::Failed { .. }
-        | ToolOutcome::TimedOut { .. }
-        | ToolOutcome::Cancelled
-        | ToolOutcome::Denied { .. }
-        | ToolOutcome::InvalidArguments { .. }
-        | ToolOutcome::NotFound { .. }
-        | ToolOutcome::Skipped { .. }
-        | ToolOutcome::OutcomeUnknown { .. } => {
-            let text = format!("Error: {}", outcome.problem().unwrap_or_default());
-            (Cow::Owned(clean(&text).into_owned()), false)
-        }
+    if let ToolOutcome::Succeeded { output } = outcome {
+        return (clean(&output.text), output.rest.is_some());
     }
+    let text = format!("Error: {}", outcome.problem().unwrap_or_default());
+    (Cow::Owned(clean(&text).into_owned()), false)
 }
 
 /// The summary of a result that has images and no text.

@@ -32,7 +32,7 @@ use crate::{
     calls::{Call, CallBook, CallEvent},
     clean::{Cleaner, clean},
     cursor::{Cursor, FrameAt},
-    preview::{WIRE_BYTES, result_ref, result_summary, wire_text},
+    preview::{WIRE_BYTES, result_ref, result_summary, sentence, wire_text},
     wire_json::{escaped, wire_json},
     words,
     ws_message::{
@@ -42,9 +42,6 @@ use crate::{
     },
     ws_request::WsOptions,
 };
-
-/// Name of a call whose name the model left out.
-const UNNAMED: &str = "(unnamed)";
 
 /// The projection of S2.
 #[derive(Debug, Default)]
@@ -110,7 +107,7 @@ impl WsChat {
         let words = if is_empty { result_summary(outcome) } else { beginning.text.to_owned() };
         out.send(WsMessage::ToolComplete(ToolComplete {
             tool_call_id: call.call_id.clone(),
-            tool_name: name(call),
+            tool_name: call.shown_name(),
             tool_result: words,
             timestamp: at,
             kind: call.tool.kind,
@@ -357,7 +354,7 @@ impl WsOptions {
 fn tool_start(call: &Call, at: Timestamp) -> WsMessage {
     WsMessage::ToolStart(ToolStart {
         tool_call_id: call.call_id.clone(),
-        tool_name: name(call),
+        tool_name: call.shown_name(),
         tool_input: input(call),
         timestamp: at,
         kind: call.tool.kind,
@@ -368,7 +365,7 @@ fn tool_start(call: &Call, at: Timestamp) -> WsMessage {
 fn approval_request(call: &Call, recorded: &RecordedEvent) -> WsMessage {
     let mut asked = ApprovalRequest {
         tool_call_id: call.call_id.clone(),
-        tool_name: name(call),
+        tool_name: call.shown_name(),
         tool_input: input(call),
         timestamp: recorded.at,
         kind: call.tool.kind,
@@ -407,7 +404,7 @@ fn input_request(call: &Call, recorded: &RecordedEvent) -> WsMessage {
     WsMessage::InputRequest(InputRequest {
         tool_call_id: call.call_id.clone(),
         input_id,
-        tool_name: name(call),
+        tool_name: call.shown_name(),
         message,
         schema,
         timestamp: recorded.at,
@@ -418,7 +415,7 @@ fn input_request(call: &Call, recorded: &RecordedEvent) -> WsMessage {
 }
 
 fn tool_error(call: &Call, outcome: &ToolOutcome, duration_ms: u64, at: Timestamp) -> WsMessage {
-    let tool_name = name(call);
+    let tool_name = call.shown_name();
     let message = format!("{tool_name}: {}", outcome.problem().unwrap_or_default());
     WsMessage::Error(WsError {
         failure: outcome.failure().map(|failure| failure.code),
@@ -445,7 +442,7 @@ fn tool_progress(call: &Call, recorded: &RecordedEvent) -> WsMessage {
         };
     WsMessage::ToolProgress(ToolProgress {
         tool_call_id: call.call_id.clone(),
-        tool_name: name(call),
+        tool_name: call.shown_name(),
         progress,
         total,
         message,
@@ -455,24 +452,11 @@ fn tool_progress(call: &Call, recorded: &RecordedEvent) -> WsMessage {
     })
 }
 
-/// The tool's name, never empty: a model may call a tool without a name.
-fn name(call: &Call) -> String {
-    let name = clean(&call.tool.name);
-    if name.is_empty() { UNNAMED.to_owned() } else { name.into_owned() }
-}
-
 /// The arguments as the model generated them if they are a JSON object, else wrapped in one.
 fn input(call: &Call) -> String {
     let raw = call.raw_arguments().unwrap_or_default().trim();
     let is_object = serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(raw).is_ok();
     if is_object { escaped(raw).into_owned() } else { wire_json(&call.arguments()) }
-}
-
-/// Untrusted text, cleaned and shortened for a message.
-fn sentence(text: &str) -> String {
-    let text = clean(text);
-    let beginning = wire_text(&text, WIRE_BYTES);
-    format!("{}{}", beginning.text, if beginning.truncated { "…" } else { "" })
 }
 
 #[cfg(test)]

@@ -16,12 +16,9 @@ use crate::{
     call_state::CallState,
     calls::{Call, CallBook},
     clean::clean,
-    preview::{WIRE_BYTES, result_ref, result_summary, wire_text},
+    preview::{WIRE_BYTES, result_ref, result_summary, sentence, wire_text},
     responses::ids::result_id,
 };
-
-/// Name of a call whose name the model left out.
-const UNNAMED: &str = "(unnamed)";
 
 /// The calls that have not ended.
 #[derive(Debug, Default)]
@@ -112,7 +109,7 @@ impl Tools {
             Some(message) => message,
             None => self.parent.get_or_insert_with(|| call.item_id.clone()),
         };
-        let (tool_call_name, facts) = (name(call), CallFacts::of(call));
+        let (tool_call_name, facts) = (call.shown_name(), CallFacts::of(call));
         list.add_call(parent.as_str(), call.call_id.as_str(), &tool_call_name);
         out.send(AgUiEvent::ToolCallStart {
             tool_call_id: call.call_id.to_string(),
@@ -210,7 +207,7 @@ impl Tools {
     pub(super) fn report(&mut self, call: &Call, recorded: &RecordedEvent, out: Option<&mut Out>) {
         let Some(open) = self.get_mut(&call.call_id) else { return };
         if open.activity.is_none() && Activity::starts_with(&recorded.event) {
-            open.activity = Some(Activity::new(call, &name(call)));
+            open.activity = Some(Activity::new(call, &call.shown_name()));
         }
         let Some(activity) = &mut open.activity else { return };
         activity.note(call, recorded);
@@ -235,7 +232,7 @@ impl Tools {
         let shown = ShownResult::of(outcome);
         let facts = ResultFacts {
             state: CallState::at_end(outcome),
-            tool: name(call),
+            tool: call.shown_name(),
             kind: call.tool.kind,
             server: call.tool.server.as_deref(),
             duration_ms: *duration_ms,
@@ -277,7 +274,7 @@ impl Tools {
                 return None;
             }
             let call = book.get(&open.call_id)?;
-            let tool = name(call);
+            let tool = call.shown_name();
             let approval = open.approval.iter().map(|asked| asked.interrupt(run_id, call, &tool));
             interrupts.extend(approval);
             interrupts
@@ -331,14 +328,5 @@ fn problem(outcome: &ToolOutcome) -> String {
     } else {
         ""
     };
-    let text = format!("Error: {unknown}{problem}");
-    let text = clean(&text);
-    let beginning = wire_text(&text, WIRE_BYTES);
-    format!("{}{}", beginning.text, if beginning.truncated { "…" } else { "" })
-}
-
-/// The tool's name, never empty: a model may call a tool without a name.
-fn name(call: &Call) -> String {
-    let name = clean(&call.tool.name);
-    if name.is_empty() { UNNAMED.to_owned() } else { name.into_owned() }
+    sentence(&format!("Error: {unknown}{problem}"))
 }

@@ -11,12 +11,13 @@ use super::{
         Data, FinishMetadata, FinishReason, NoticeData, StartMetadata, SupersededData, UiChunk,
     },
     speech::Speech,
-    tools::{Tools, sentence},
+    tools::Tools,
     waiting::Waiting,
 };
 use crate::{
     Projection,
     calls::{CallBook, CallEvent},
+    preview::sentence,
 };
 
 /// What a reader of the stream gets.

@@ -21,14 +21,12 @@ use super::{
 use crate::{
     BudgetQuestion,
     call_state::CallState,
-    calls::{Call, CallBook, CallEvent},
+    calls::{Call, CallBook, CallEvent, UNNAMED},
     clean::clean,
-    preview::{WIRE_BYTES, result_ref, wire_text},
+    preview::{WIRE_BYTES, result_ref, sentence, wire_text},
     words,
 };
 
-/// Name of a call whose name the model left out.
-const UNNAMED: &str = "(unnamed)";
 /// Maximum size of a preliminary output in bytes: the end of what the tool has sent so far.
 const TAIL_BYTES: usize = 4 * 1024;
 
@@ -123,7 +121,7 @@ impl Tools {
         let mut data = ApprovalData {
             run_id: recorded.run_id.clone(),
             call_id: call.call_id.clone(),
-            tool: name(call),
+            tool: call.shown_name(),
             state: ApprovalState::Requested,
             expires_at: None,
             changed: None,
@@ -210,7 +208,7 @@ impl Tools {
         end.error_text = Some(with_state(state, &problem));
         out.push(UiChunk::ToolOutputError(end));
         if state == CallState::Unknown {
-            let (call_id, tool) = (call.call_id.clone(), name(call));
+            let (call_id, tool) = (call.call_id.clone(), call.shown_name());
             let data = OutcomeData { call_id, tool, state, message: problem };
             out.push(UiChunk::DataToolOutcome(Data::part(call.call_id.to_string(), data)));
         }
@@ -242,7 +240,7 @@ fn progress(call: &Call, recorded: &RecordedEvent) -> Option<UiChunk> {
     let message = words::tool_note(call, &recorded.event, recorded.at)?;
     let mut data = ProgressData {
         call_id: call.call_id.clone(),
-        tool: name(call),
+        tool: call.shown_name(),
         message,
         progress: None,
         total: None,
@@ -288,7 +286,7 @@ fn tool_input(call: &Call) -> ToolInput {
     let is_text = call.tool.kind == ToolKind::Custom;
     ToolInput {
         tool_call_id: call.call_id.clone(),
-        tool_name: name(call),
+        tool_name: call.shown_name(),
         dynamic: true,
         provider_executed: !call.tool.kind.is_run_by_client(),
         input_encoding: is_text.then_some("text"),
@@ -346,12 +344,6 @@ fn title(call: &Call) -> String {
     }
 }
 
-/// The tool's name, never empty: a model may call a tool without a name.
-fn name(call: &Call) -> String {
-    let name = clean(&call.tool.name);
-    if name.is_empty() { UNNAMED.to_owned() } else { name.into_owned() }
-}
-
 /// A problem that begins with the state of its call.
 fn with_state(state: CallState, problem: &str) -> String {
     if problem.is_empty() || problem.starts_with(state.as_str()) {
@@ -359,11 +351,4 @@ fn with_state(state: CallState, problem: &str) -> String {
         return format!("{state}{rest}");
     }
     format!("{state}: {problem}")
-}
-
-/// Untrusted text, cleaned and shortened.
-pub(super) fn sentence(text: &str) -> String {
-    let text = clean(text);
-    let beginning = wire_text(&text, WIRE_BYTES);
-    format!("{}{}", beginning.text, if beginning.truncated { "…" } else { "" })
 }
