@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
     Library, Limits, MetricExportCounts, RunRequest, ServerUse, SpanCounts, ToolKind, ToolSpec,
-    WebhookCounts, WebhookOutbox,
+    WebhookCounts, WebhookOutbox, partial_debug,
 };
 use turnwire_engine::Runs;
 
@@ -41,11 +41,7 @@ pub struct Webhooks {
     pub counts: Arc<WebhookCounts>,
 }
 
-impl fmt::Debug for Webhooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Webhooks").field("counts", &self.counts).finish_non_exhaustive()
-    }
-}
+partial_debug!(Webhooks { counts });
 
 /// Operator settings of the gateway, apart from those of the engine. [`App::reload`] replaces them
 /// as a whole while requests are served.

@@ -1,9 +1,10 @@
 //! Callback types and their return values.
 
-use std::{fmt, fmt::Display, future::Future};
+use std::{fmt::Display, future::Future};
 
 use futures::{FutureExt, future::BoxFuture};
 use serde_json::Value;
+use turnwire_contract::partial_debug;
 use turnwire_surfaces::{Message, ToolBlockUpdate};
 
 /// Return type of a callback: nothing, or a `Result` whose error is logged.
@@ -161,20 +162,6 @@ impl CallOptions {
     }
 }
 
-impl fmt::Debug for TokenCallbacks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenCallbacks").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for MessageCallbacks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MessageCallbacks").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for CallOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallOptions").finish_non_exhaustive()
-    }
-}
+partial_debug!(TokenCallbacks {});
+partial_debug!(MessageCallbacks {});
+partial_debug!(CallOptions {});

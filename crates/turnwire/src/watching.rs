@@ -6,7 +6,7 @@
 
 use std::{
     any::Any,
-    fmt, io,
+    io,
     panic::{AssertUnwindSafe, catch_unwind},
     thread,
     time::{Duration, Instant},
@@ -15,7 +15,7 @@ use std::{
 use futures::StreamExt;
 use tokio::{runtime::Handle, sync::watch, time::timeout};
 use tracing::{info_span, warn};
-use turnwire_contract::{EventStream, Item, RecordedEvent, RunId, Seq};
+use turnwire_contract::{EventStream, Item, RecordedEvent, RunId, Seq, partial_debug};
 use turnwire_surfaces::{
     CallbackFrame, Callbacks, ChatEvents, ChatFrame, MessageFrame, Messages, Projection, Stage,
     ToolCallbacks,
@@ -73,11 +73,7 @@ impl Observers {
     }
 }
 
-impl fmt::Debug for Observers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Audience").finish_non_exhaustive()
-    }
-}
+partial_debug!(Observers {});
 
 /// Passes the events of a run to `observers` on a separate thread, and publishes the last processed
 /// event in `seen`.

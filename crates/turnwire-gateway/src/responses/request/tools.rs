@@ -5,12 +5,12 @@
 //! `web_search` is a client function (S1-A1). The one exception is a function with nothing but a
 //! name: see [`functions_by_name`].
 
-use std::{collections::HashSet, fmt};
+use std::collections::HashSet;
 
 use axum::http::{HeaderName, HeaderValue};
 use serde_json::Value;
 use turnwire_contract::{
-    AskBefore, InputFormat, SecretText, ServerSecrets, ToolKind, ToolRef, ToolSpec,
+    AskBefore, InputFormat, SecretText, ServerSecrets, ToolKind, ToolRef, ToolSpec, partial_debug,
 };
 
 use super::parts::is_web_address;
@@ -88,17 +88,8 @@ pub struct RequestedServer {
     pub param: String,
 }
 
-impl fmt::Debug for RequestedServer {
-    /// Without the URL, which may contain a secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestedServer")
-            .field("label", &self.label)
-            .field("allowed", &self.allowed)
-            .field("ask_before", &self.ask_before)
-            .field("secrets", &self.secrets)
-            .finish_non_exhaustive()
-    }
-}
+// Without the URL, which may contain a secret.
+partial_debug!(RequestedServer { label, allowed, ask_before, secrets });
 
 impl RequestedTool {
     /// Name for finding duplicates.
