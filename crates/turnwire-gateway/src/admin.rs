@@ -59,11 +59,9 @@ impl<'a> Admin<'a> {
 /// A name of a key, tenant or project that a request brings.
 pub(crate) fn checked_name(param: &'static str, name: Option<String>) -> Result<Option<String>> {
     let Some(name) = name else { return Ok(None) };
-    match ApiKey::check_name(&name) {
-        Ok(()) => Ok(Some(name)),
-        Err(why) => {
-            let message = format!("`{param}` {why}.");
-            Err(ApiError::bad_request("invalid_value", message).about(param))
-        }
-    }
+    ApiKey::check_name(&name).map_err(|why| {
+        let message = format!("`{param}` {why}.");
+        ApiError::bad_request("invalid_value", message).about(param)
+    })?;
+    Ok(Some(name))
 }

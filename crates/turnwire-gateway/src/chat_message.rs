@@ -122,13 +122,10 @@ impl ChatMessage {
     pub(crate) fn refuse_what_needs_a_stream(&self) -> Result<()> {
         let needs_stream =
             [("tokens", self.tokens), ("approvals", self.approvals), ("inputs", self.inputs)];
-        match needs_stream.iter().find(|(_, is_wished)| *is_wished == Some(true)) {
-            Some((name, _)) => {
-                let message = format!("`{name}` needs a stream; send this to /chat/stream.");
-                Err(ApiError::bad_request("unsupported_parameter", message).about(*name))
-            }
-            None => Ok(()),
-        }
+        let found = needs_stream.iter().find(|(_, is_wished)| *is_wished == Some(true));
+        let Some((name, _)) = found else { return Ok(()) };
+        let message = format!("`{name}` needs a stream; send this to /chat/stream.");
+        Err(ApiError::bad_request("unsupported_parameter", message).about(*name))
     }
 
     /// The run that answers the message. An unknown session is refused, as on `/ws/chat`: a new

@@ -33,12 +33,7 @@ pub(crate) fn read_client_tools(
     let placed: Vec<(String, &Value)> =
         functions.iter().map(|(path, tool)| (path.clone(), tool)).collect();
     let read = read_tools(&placed, limits)?;
-    let spec = |tool| match tool {
-        RequestedTool::Function(spec) => Some(spec),
-        RequestedTool::Mcp(_)
-        | RequestedTool::WebSearch { .. }
-        | RequestedTool::FileSearch { .. } => None,
-    };
+    let spec = |tool| if let RequestedTool::Function(spec) = tool { Some(spec) } else { None };
     Ok(read.tools.into_iter().filter_map(spec).collect())
 }
 

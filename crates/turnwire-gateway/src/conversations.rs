@@ -320,14 +320,10 @@ fn refuse_what_is_not_kept(items: &[Value], input: &Input) -> Result<(), ClientE
         |item: &Value| item.get("type").and_then(Value::as_str) == Some(request::ADDITIONAL_TOOLS);
     let tools = items.iter().position(brings_tools).map(|place| format!("items[{place}]"));
     let answer = input.answers.first().map(|answer| answer.param.clone());
-    match tools.or(answer) {
-        Some(param) => {
-            let message = "Tools and answers to approval requests belong in the input of a response; a \
-                       conversation does not store them.";
-            Err(ClientError::new("unsupported_item", param, message))
-        }
-        None => Ok(()),
-    }
+    let Some(param) = tools.or(answer) else { return Ok(()) };
+    let message = "Tools and answers to approval requests belong in the input of a response; a \
+                   conversation does not store them.";
+    Err(ClientError::new("unsupported_item", param, message))
 }
 
 /// The body as an object. Fields other than `known` are refused.

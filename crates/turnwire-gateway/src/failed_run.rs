@@ -112,12 +112,9 @@ impl FailedRun {
     /// Seconds to wait before a retry, if a retry may succeed.
     fn wait(&self, status: StatusCode) -> Option<u64> {
         let asked = self.failure.retry_after_ms.map(|wait| wait.div_ceil(1_000).max(1));
-        match status {
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                Some(asked.unwrap_or(USUAL_WAIT_SECONDS))
-            }
-            _ => None,
-        }
+        let passes =
+            matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        passes.then(|| asked.unwrap_or(USUAL_WAIT_SECONDS))
     }
 }
 

@@ -71,15 +71,13 @@ fn given(headers: &HeaderMap) -> Result<Option<String>> {
     let is_plain =
         |key: &[u8]| (1..=MAX_KEY).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
     let key = key.to_str().ok().filter(|key| is_plain(key.as_bytes()));
-    match key {
-        Some(key) if given.next().is_none() => Ok(Some(key.to_owned())),
-        _ => {
-            let message = "`Idempotency-Key` must be one value of 1 to 255 visible ASCII \
-                           characters.";
-            let error = ApiError::bad_request("invalid_idempotency_key", message);
-            Err(error.about("Idempotency-Key"))
-        }
+    if let Some(key) = key
+        && given.next().is_none()
+    {
+        return Ok(Some(key.to_owned()));
     }
+    let message = "`Idempotency-Key` must be one value of 1 to 255 visible ASCII characters.";
+    Err(ApiError::bad_request("invalid_idempotency_key", message).about("Idempotency-Key"))
 }
 
 fn request_key(key: String, method: &Method, path: &str, body: &[u8]) -> RequestKey {

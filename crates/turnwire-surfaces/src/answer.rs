@@ -93,16 +93,8 @@ impl Answer {
     /// Why the run failed, if it did so before any tool started. A retry then repeats no side
     /// effect.
     pub fn failure_before_acting(&self) -> Option<&Failure> {
-        match &self.outcome {
-            Some(RunOutcome::Failed { failure }) if !self.has_acted => Some(failure),
-            Some(
-                RunOutcome::Failed { .. }
-                | RunOutcome::Completed
-                | RunOutcome::Incomplete { .. }
-                | RunOutcome::Cancelled,
-            )
-            | None => None,
-        }
+        let Some(RunOutcome::Failed { failure }) = &self.outcome else { return None };
+        (!self.has_acted).then_some(failure)
     }
 
     /// The tokens used; zero while the run is in progress.

@@ -122,23 +122,12 @@ impl ToolBlock {
         self.success = Some(outcome.is_success());
         self.error = outcome.problem();
         self.duration_ms = duration_ms;
-        match outcome {
-            ToolOutcome::Succeeded { output } => {
-                self.result = Some(output.text.clone());
-                self.short_result = Some(words::ending(outcome));
-                self.images =
-                    output.images.iter().map(turnwire_contract::Image::data_url).collect();
-            }
-            ToolOutcome::Failed { .. }
-            | ToolOutcome::TimedOut { .. }
-            | ToolOutcome::Cancelled
-            | ToolOutcome::Denied { .. }
-            | ToolOutcome::InvalidArguments { .. }
-            | ToolOutcome::NotFound { .. }
-            | ToolOutcome::Skipped { .. }
-            | ToolOutcome::OutcomeUnknown { .. } => {
-                self.short_result = Some(result_summary(outcome));
-            }
+        if let ToolOutcome::Succeeded { output } = outcome {
+            self.result = Some(output.text.clone());
+            self.short_result = Some(words::ending(outcome));
+            self.images = output.images.iter().map(turnwire_contract::Image::data_url).collect();
+        } else {
+            self.short_result = Some(result_summary(outcome));
         }
     }
 }

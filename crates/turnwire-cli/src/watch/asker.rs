@@ -236,13 +236,12 @@ impl Asker {
 
     /// Waits for input. Waits forever if there is no terminal.
     pub(super) async fn input(&mut self) -> Input {
-        match &mut self.keyboard {
-            Some(keyboard) => match keyboard.next().await {
-                Some(input) => input,
-                None => std::future::pending().await,
-            },
-            None => std::future::pending().await,
+        if let Some(keyboard) = &mut self.keyboard
+            && let Some(input) = keyboard.next().await
+        {
+            return input;
         }
+        std::future::pending().await
     }
 
     /// Interprets a line. Returns an answer, or asks again.
@@ -496,11 +495,7 @@ fn claimed(claims: ToolClaims) -> String {
 /// Truncates untrusted text and removes escape sequences.
 fn shown(text: &str) -> String {
     let cleaned = clean(text).replace(['\n', '\r'], " ");
-    match cleaned.char_indices().nth(MAX_SHOWN) {
-        Some((end, _)) => {
-            let (beginning, _) = cleaned.split_at(end);
-            format!("{beginning}… ({} bytes, e shows them all)", text.len())
-        }
-        None => cleaned,
-    }
+    let Some((end, _)) = cleaned.char_indices().nth(MAX_SHOWN) else { return cleaned };
+    let (beginning, _) = cleaned.split_at(end);
+    format!("{beginning}… ({} bytes, e shows them all)", text.len())
 }

@@ -45,12 +45,10 @@ impl Display {
             let _ = done.send(shown.and(finished));
         };
         let thread = thread::Builder::new().name("terminal".to_owned()).spawn(work);
-        match thread {
-            Ok(_) => Ok(Self { updates, result }),
-            Err(error) => {
-                Err(Problem::failure(format!("cannot start the display thread: {error}")))
-            }
-        }
+        thread.map_err(|error| {
+            Problem::failure(format!("cannot start the display thread: {error}"))
+        })?;
+        Ok(Self { updates, result })
     }
 
     /// Sends an update that may be dropped if the queue is full.

@@ -64,16 +64,12 @@ impl StoreBody {
             ("file_ids", self.file_ids.is_some()),
             ("chunking_strategy", self.chunking_strategy.is_some()),
         ];
-        match late.iter().find(|(_, is_there)| *is_there) {
-            Some((name, _)) => {
-                let message = format!(
-                    "`{name}` is for a new vector store; attach files with \
-                     /v1/vector_stores/{{vector_store_id}}/files."
-                );
-                Err(ClientError::new("unsupported_parameter", *name, message))
-            }
-            None => Ok(()),
-        }
+        let Some((name, _)) = late.iter().find(|(_, is_there)| *is_there) else { return Ok(()) };
+        let message = format!(
+            "`{name}` is for a new vector store; attach files with \
+             /v1/vector_stores/{{vector_store_id}}/files."
+        );
+        Err(ClientError::new("unsupported_parameter", *name, message))
     }
 }
 

@@ -107,14 +107,13 @@ impl Activity {
         let Ok(Value::Object(content)) = serde_json::to_value(&self.content) else { return };
         let message_id = format!("progress_{}", self.content.call_id);
         let activity_type = ACTIVITY_TYPE;
-        match self.sent.replace(content.clone()) {
-            None => out.send(AgUiEvent::ActivitySnapshot { message_id, activity_type, content }),
-            Some(before) => {
-                let patch = changes(&before, content);
-                if !patch.is_empty() {
-                    out.send(AgUiEvent::ActivityDelta { message_id, activity_type, patch });
-                }
-            }
+        let Some(before) = self.sent.replace(content.clone()) else {
+            out.send(AgUiEvent::ActivitySnapshot { message_id, activity_type, content });
+            return;
+        };
+        let patch = changes(&before, content);
+        if !patch.is_empty() {
+            out.send(AgUiEvent::ActivityDelta { message_id, activity_type, patch });
         }
     }
 }

@@ -31,13 +31,10 @@ impl Checker {
 
     /// Reports items that are still open.
     fn check_open(&mut self, phase: Phase) {
-        let (code, message) = match phase {
-            Phase::Failed => (Code::ItemLeftOpen, "the response failed before it was done"),
-            Phase::Created
-            | Phase::Queued
-            | Phase::InProgress
-            | Phase::Completed
-            | Phase::Incomplete => (Code::ItemNotDone, "the response ends before it is done"),
+        let (code, message) = if phase == Phase::Failed {
+            (Code::ItemLeftOpen, "the response failed before it was done")
+        } else {
+            (Code::ItemNotDone, "the response ends before it is done")
         };
         for item in self.items.iter().filter(|item| item.last.is_none()) {
             self.notes.tell_of(code, item.name(), message);

@@ -28,14 +28,11 @@ pub fn check_calls(history: &[impl Borrow<Item>], new: &[Item]) -> Result<(), Cl
         }
         note(&mut calls, item);
     }
-    match calls.iter().find(|call| call.is_open && call.kind.is_run_by_client()) {
-        None => Ok(()),
-        Some(open) => {
-            let id = shown(open.call_id.as_str());
-            let message = format!("No tool output found for function call {id}.");
-            Err(ClientError::new("no_tool_output_found", "input", message))
-        }
-    }
+    let open = calls.iter().find(|call| call.is_open && call.kind.is_run_by_client());
+    let Some(open) = open else { return Ok(()) };
+    let id = shown(open.call_id.as_str());
+    let message = format!("No tool output found for function call {id}.");
+    Err(ClientError::new("no_tool_output_found", "input", message))
 }
 
 /// Renames calls in the input to the names the model knows: a tool in a namespace may be offered

@@ -15,16 +15,14 @@ pub fn check_custom_tools(
     run: &RunRequest,
 ) -> Result<(), ClientError> {
     let custom = run.tools.iter().find(|tool| tool.kind == ToolKind::Custom);
-    match (custom, capabilities.custom_tools) {
-        (Some(tool), CustomTools::Refused) => {
-            let message = format!(
-                "The model `{}` does not support custom tools such as `{}`; use a function.",
-                run.model, tool.name
-            );
-            Err(ClientError::new("unsupported_tool", "tools", message))
-        }
-        _ => Ok(()),
-    }
+    let (Some(tool), CustomTools::Refused) = (custom, capabilities.custom_tools) else {
+        return Ok(());
+    };
+    let message = format!(
+        "The model `{}` does not support custom tools such as `{}`; use a function.",
+        run.model, tool.name
+    );
+    Err(ClientError::new("unsupported_tool", "tools", message))
 }
 
 /// The fields of a request that its model does not support.
