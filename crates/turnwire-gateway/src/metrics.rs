@@ -29,8 +29,8 @@ use turnwire_surfaces::wire_json;
 
 use crate::limits::{COUNTED, COUNTED_QUOTAS};
 
-/// Declares a struct of metrics, whose `new` also registers them. A field has the name of its metric,
-/// after `in` the unit, and in its comment the help text.
+/// Declares a struct of metrics, whose `new` also registers them. A field has the name of its
+/// metric, after `in` the unit, and in its comment the help text.
 macro_rules! metric_table {
     (@first $first:expr $(, $other:expr)*) => { $first };
     (@register $registry:ident $name:ident $help:literal) => {

@@ -183,8 +183,8 @@ words! {
         InvalidFormat = "INVALID_FORMAT",
         /// The conversation does not exist, or belongs to another tenant.
         AccessDenied = "ACCESS_DENIED",
-        /// The model could not be reached or did not finish. If `outcome` is missing, the request is
-        /// retried.
+        /// The model could not be reached or did not finish. If `outcome` is missing, the request
+        /// is retried.
         LlmError = "LLM_ERROR",
         /// The server could not continue. If `outcome` is missing, the turn continues.
         InternalError = "INTERNAL_ERROR",
