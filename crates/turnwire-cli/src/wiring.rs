@@ -293,7 +293,7 @@ impl Replaceable {
             upload_limit: taken.file_bytes,
             requests: taken.requests.clone(),
             admission: taken.admission.clone(),
-            heartbeat: taken.heartbeat,
+            keep_alive_interval: taken.keep_alive_interval,
             auth: AuthOptions { tokens, ..settings.auth.clone() },
             audit: settings.audit,
             worker: self.worker.clone(),

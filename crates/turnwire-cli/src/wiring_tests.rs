@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::LazyLock};
 
 use turnwire_contract::{CustomTools, Scope, TenantId, ToolServers};
-use turnwire_engine::{Access, Requester};
+use turnwire_engine::{Access, Principal};
 use turnwire_tools::{EgressOptions, McpServerOptions};
 
 use super::*;
@@ -33,10 +33,10 @@ fn demo_settings() -> ServeSettings {
 }
 
 /// Somebody without any scope.
-fn nobody() -> Requester<'static> {
+fn nobody() -> Principal<'static> {
     static TENANT: LazyLock<TenantId> = LazyLock::new(TenantId::default);
     static NONE: BTreeSet<Scope> = BTreeSet::new();
-    Requester { tenant: &TENANT, scopes: &NONE }
+    Principal { tenant: &TENANT, scopes: &NONE }
 }
 
 fn tools_of(gateway: &Gateway) -> Vec<String> {

@@ -180,8 +180,8 @@ pub enum Event {
         text: String,
         /// Opaque signature or encrypted content from the provider. It is sent back to the provider
         /// unchanged.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        seal: Option<String>,
+        #[serde(rename = "seal", default, skip_serializing_if = "Option::is_none")]
+        encrypted_content: Option<String>,
         /// Whether the model completed the reasoning.
         completeness: Completeness,
     },

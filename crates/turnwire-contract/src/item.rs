@@ -63,8 +63,8 @@ pub enum Item {
         /// The readable text.
         text: String,
         /// Opaque signature or encrypted content from the provider.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        seal: Option<String>,
+        #[serde(rename = "seal", default, skip_serializing_if = "Option::is_none")]
+        encrypted_content: Option<String>,
     },
     /// A tool call by the model.
     Call {

@@ -99,8 +99,8 @@ pub struct RunRequest {
     pub metadata: BTreeMap<String, String>,
     /// Data of the surface that received the request, returned by that surface. Other code knows
     /// only its key `store`.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub echo: Map<String, Value>,
+    #[serde(rename = "echo", default, skip_serializing_if = "Map::is_empty")]
+    pub surface_data: Map<String, Value>,
 }
 
 impl RunRequest {
@@ -132,7 +132,7 @@ impl RunRequest {
             generation: Generation::default(),
             limits: Limits::default(),
             metadata: BTreeMap::new(),
-            echo: Map::new(),
+            surface_data: Map::new(),
         }
     }
 }

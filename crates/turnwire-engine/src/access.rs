@@ -1,6 +1,6 @@
 //! Who may use which model, tool server and tool.
 //!
-//! What somebody may not use does not exist for them: it is not listed, not offered to their
+//! What the principal may not use does not exist for them: it is not listed, not offered to their
 //! models, and cannot be called. Runs are checked when they start and again whenever they list or
 //! call a tool. The scopes for that are recorded with the run, so a worker that takes it over
 //! decides the same.
@@ -14,14 +14,14 @@ use turnwire_contract::{RunRequest, Scope, TenantId, Tool};
 
 /// Who asks: for a list, or for a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Requester<'a> {
+pub struct Principal<'a> {
     /// Their tenant.
     pub tenant: &'a TenantId,
     /// Their scopes.
     pub scopes: &'a BTreeSet<Scope>,
 }
 
-impl<'a> Requester<'a> {
+impl<'a> Principal<'a> {
     /// Returns who asked for a run.
     pub fn of(request: &'a RunRequest) -> Self {
         Self { tenant: &request.tenant, scopes: &request.granted_scopes }
@@ -48,7 +48,7 @@ impl Access {
         self.tenants.is_none() && self.scopes.is_none()
     }
 
-    fn admits(&self, who: Requester<'_>) -> bool {
+    fn admits(&self, who: Principal<'_>) -> bool {
         let is_theirs = self.tenants.as_ref().is_none_or(|tenants| tenants.contains(who.tenant));
         let has_scope =
             |scopes: &BTreeSet<Scope>| scopes.iter().any(|scope| includes(who.scopes, scope));
@@ -89,7 +89,7 @@ impl AccessRules {
         named.filter(|scope| includes(scopes, scope)).copied().collect()
     }
 
-    pub(crate) fn admits_model(&self, who: Requester<'_>, name: &str, is_configured: bool) -> bool {
+    pub(crate) fn admits_model(&self, who: Principal<'_>, name: &str, is_configured: bool) -> bool {
         if is_configured {
             self.models.get(name).is_none_or(|access| access.admits(who))
         } else {
@@ -97,26 +97,26 @@ impl AccessRules {
         }
     }
 
-    /// Whether somebody may use a tool of this process.
-    pub(crate) fn admits_tool(&self, who: Requester<'_>, name: &str) -> bool {
+    /// Whether the principal may use a tool of this process.
+    pub(crate) fn admits_tool(&self, who: Principal<'_>, name: &str) -> bool {
         self.tools.get(name).is_none_or(|access| access.admits(who))
     }
 
-    /// Whether somebody may use a tool server of the settings.
-    pub(crate) fn admits_server(&self, who: Requester<'_>, label: &str) -> bool {
+    /// Whether the principal may use a tool server of the settings.
+    pub(crate) fn admits_server(&self, who: Principal<'_>, label: &str) -> bool {
         self.servers.get(label).is_none_or(|access| access.server.admits(who))
     }
 
-    /// Whether somebody may use a tool of a server of the settings.
-    pub(crate) fn admits_server_tool(&self, who: Requester<'_>, label: &str, name: &str) -> bool {
+    /// Whether the principal may use a tool of a server of the settings.
+    pub(crate) fn admits_server_tool(&self, who: Principal<'_>, label: &str, name: &str) -> bool {
         let Some(access) = self.servers.get(label) else { return true };
         access.server.admits(who) && access.tools.get(name).is_none_or(|tool| tool.admits(who))
     }
 
-    /// Leaves out the tools of a server that somebody may not use.
+    /// Leaves out the tools of a server that the principal may not use.
     pub(crate) fn admitted(
         &self,
-        who: Requester<'_>,
+        who: Principal<'_>,
         label: &str,
         mut tools: Vec<Arc<dyn Tool>>,
     ) -> Vec<Arc<dyn Tool>> {

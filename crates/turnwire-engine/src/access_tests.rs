@@ -28,7 +28,7 @@ fn one_scope_of_several_is_enough_and_all_uses_open_everything() {
     let tenant = TenantId::new("t");
     let check = |held: &[&str]| {
         let held = scopes(held);
-        let who = Requester { tenant: &tenant, scopes: &held };
+        let who = Principal { tenant: &tenant, scopes: &held };
         [
             rules.admits_model(who, "large", true),
             rules.admits_model(who, "unknown", false),
@@ -52,7 +52,7 @@ fn one_scope_of_several_is_enough_and_all_uses_open_everything() {
 fn a_tool_may_belong_to_tenants() {
     let (rules, none) = (rules(), BTreeSet::new());
     let admits = |tenant: &str, tool: &str| {
-        rules.admits_tool(Requester { tenant: &TenantId::new(tenant), scopes: &none }, tool)
+        rules.admits_tool(Principal { tenant: &TenantId::new(tenant), scopes: &none }, tool)
     };
     assert!(admits("acme", "search"));
     assert!(!admits("other", "search"));

@@ -10,12 +10,12 @@ use crate::deadline::later;
 pub(crate) struct AttemptTimers {
     /// Maximum time without a report.
     silence: Duration,
-    /// Interval between heartbeats for a silent tool. [`Duration::MAX`] disables them.
-    heartbeat: Duration,
+    /// Interval between two `ToolSilent` events. [`Duration::MAX`] disables them.
+    silent_interval: Duration,
     /// End of the total time of the call.
     deadline: Instant,
     last_message: Instant,
-    next_heartbeat: Instant,
+    next_silent: Instant,
     n_questions: u32,
     asked_at: Instant,
 }
@@ -24,21 +24,21 @@ impl AttemptTimers {
     /// Creates the timers of a call that started at `began`.
     pub(crate) fn start(
         began: Instant,
-        heartbeat: Duration,
+        silent_interval: Duration,
         silence: Duration,
         total: Duration,
     ) -> Self {
         let now = Instant::now();
-        let heartbeat = match heartbeat {
+        let silent_interval = match silent_interval {
             Duration::ZERO => Duration::MAX,
-            heartbeat => heartbeat,
+            silent_interval => silent_interval,
         };
         Self {
             silence,
-            heartbeat,
+            silent_interval,
             deadline: later(began, total),
             last_message: now,
-            next_heartbeat: later(now, heartbeat),
+            next_silent: later(now, silent_interval),
             n_questions: 0,
             asked_at: now,
         }
@@ -46,11 +46,11 @@ impl AttemptTimers {
 
     pub(crate) fn note_message(&mut self) {
         self.last_message = Instant::now();
-        self.next_heartbeat = later(self.last_message, self.heartbeat);
+        self.next_silent = later(self.last_message, self.silent_interval);
     }
 
-    pub(crate) fn note_heartbeat(&mut self) {
-        self.next_heartbeat = later(self.next_heartbeat, self.heartbeat);
+    pub(crate) fn note_silent(&mut self) {
+        self.next_silent = later(self.next_silent, self.silent_interval);
     }
 
     pub(crate) fn note_question(&mut self) {
@@ -72,7 +72,7 @@ impl AttemptTimers {
     }
 
     pub(crate) fn next_wake(&self) -> Instant {
-        self.next_heartbeat.min(self.expiry())
+        self.next_silent.min(self.expiry())
     }
 
     pub(crate) fn are_expired(&self) -> bool {

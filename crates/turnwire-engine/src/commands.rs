@@ -40,7 +40,7 @@ pub enum AnswerError {
     DoesNotFit(String),
     /// The append to the journal failed.
     #[error(transparent)]
-    Log(#[from] JournalError),
+    Journal(#[from] JournalError),
 }
 
 impl Runs {
@@ -121,7 +121,7 @@ impl Runs {
         match answer.await {
             Ok(answered) => Ok(answered == AnswerOutcome::Accepted),
             Err(AnswerError::DoesNotFit(_)) => Ok(false),
-            Err(AnswerError::Log(error)) => Err(error),
+            Err(AnswerError::Journal(error)) => Err(error),
         }
     }
 
@@ -269,7 +269,7 @@ impl Runs {
         judge: impl Fn(&Event) -> Option<AnswerOutcome>,
     ) -> Result<AnswerOutcome, AnswerError> {
         let mut events = self.follow(tenant, run_id, after).await?;
-        while let Some(recorded) = events.try_next().await.map_err(AnswerError::Log)? {
+        while let Some(recorded) = events.try_next().await.map_err(AnswerError::Journal)? {
             if let Some(outcome) = judge(&recorded.event) {
                 return Ok(outcome);
             }

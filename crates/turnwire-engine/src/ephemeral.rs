@@ -225,8 +225,8 @@ mod tests {
         let outcome = RunOutcome::Completed;
         let end =
             event(4, Event::RunFinished { outcome: outcome.clone(), usage: Usage::default() });
-        let ending = RunEnd { outcome, entries: Vec::new() };
-        assert!(journal.append_end(&tenant(), vec![end], ending).await.unwrap());
+        let run_end = RunEnd { outcome, entries: Vec::new() };
+        assert!(journal.append_end(&tenant(), vec![end], run_end).await.unwrap());
         let rest: Vec<Seq> = events.map(|event| event.unwrap().seq).collect().await;
         assert_eq!(rest, [Seq(2), Seq(3), Seq(4)]);
         let head = journal.head(&tenant(), &RunId::from("run_1")).await.unwrap();

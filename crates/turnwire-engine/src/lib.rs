@@ -20,7 +20,7 @@
 //!   run. `ephemeral` is the journal of runs that need no durable store. `status` reports on the engine, and `observers` are told what runs record.
 //! * [`settings`] is what a reload replaces while runs are at work.
 //! * [`quotas`] counts what tenants use, with the other servers of the store. [`access`] says who
-//!   may use which model and tool, and `offers` lists what exists for somebody.
+//!   may use which model and tool, and `offers` lists what exists for the principal.
 //! * [`policy`] decides which calls need an approval. [`definition`] and `pinning` detect changed
 //!   tools. `concurrency` limits parallel calls. `work_time` measures a run against its time limit.
 //! * [`toolbox`], `compaction`, `deadline`, `depth`, `retry`, `sync` and [`failures`] are used by
@@ -81,7 +81,7 @@ mod trace_context;
 mod when_woken;
 mod work_time;
 
-pub use access::{Access, AccessRules, Requester, ServerAccess};
+pub use access::{Access, AccessRules, Principal, ServerAccess};
 pub use call_statistics::{CallPeriod, ServerCalls};
 pub use clock_and_ids::ClockAndIds;
 pub use commands::{AnswerError, AnswerOutcome};

@@ -342,7 +342,7 @@ impl<'a> TurnRecorder<'a> {
                     self.add(Event::ReasoningAdded { item_id, text });
                 }
             }
-            ModelPart::ReasoningSeal(seal) => self.seal(seal).await?,
+            ModelPart::EncryptedContent(content) => self.add_encrypted_content(content).await?,
             ModelPart::Annotation(annotation) => {
                 let item_id = self.message().await?;
                 let event = Event::AnnotationAdded { item_id, annotation };
@@ -441,13 +441,13 @@ impl<'a> TurnRecorder<'a> {
 
     /// Closes the open block. Pending text is recorded first, because the closing event is built
     /// from the state.
-    async fn close_text(&mut self, with_seal: Option<String>) -> Result<()> {
+    async fn close_text(&mut self, content: Option<String>) -> Result<()> {
         self.record_taken().await?;
         self.open_block = OpenBlock::Nothing;
         let mut closing = self.run.state().close_text(Completeness::Complete);
         if let Some(event @ Event::ReasoningFinished { .. }) = closing.first_mut() {
-            if let Event::ReasoningFinished { seal, .. } = event {
-                *seal = with_seal;
+            if let Event::ReasoningFinished { encrypted_content, .. } = event {
+                *encrypted_content = content;
             }
             self.consume(event);
         }
@@ -456,14 +456,19 @@ impl<'a> TurnRecorder<'a> {
     }
 
     /// Some providers send encrypted reasoning without text.
-    async fn seal(&mut self, seal: String) -> Result<()> {
+    async fn add_encrypted_content(&mut self, encrypted_content: String) -> Result<()> {
         if matches!(self.open_block, OpenBlock::Reasoning(_)) {
-            return self.close_text(Some(seal)).await;
+            return self.close_text(Some(encrypted_content)).await;
         }
         self.close_text(None).await?;
         let item_id = ItemId::new(self.run.new_id("rs"));
         let (text, completeness) = (String::new(), Completeness::Complete);
-        let event = Event::ReasoningFinished { item_id, text, seal: Some(seal), completeness };
+        let event = Event::ReasoningFinished {
+            item_id,
+            text,
+            encrypted_content: Some(encrypted_content),
+            completeness,
+        };
         self.add_whole(event);
         Ok(())
     }

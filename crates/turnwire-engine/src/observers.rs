@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::Instant;
 use tracing::error;
-use turnwire_contract::{ObservedRun, Observer, RecordedEvent, RunWatch};
+use turnwire_contract::{ObservedRun, Observer, RecordedEvent, RunObserver};
 
 use crate::sync::lock;
 
@@ -25,10 +25,10 @@ impl fmt::Debug for Observers {
 /// What is told about the events of one run. Boxed, because most of a server's memory is runs that
 /// wait.
 #[derive(Default)]
-pub(crate) struct RunObservers(Option<Box<Watching>>);
+pub(crate) struct RunObservers(Option<Box<ActiveObservers>>);
 
-struct Watching {
-    watches: Vec<Box<dyn RunWatch>>,
+struct ActiveObservers {
+    observers: Vec<Box<dyn RunObserver>>,
     /// Start of the append in progress. Here and not in a future, for the same reason.
     began: Option<Instant>,
 }
@@ -36,34 +36,34 @@ struct Watching {
 impl RunObservers {
     /// Tells an event that an earlier worker recorded.
     pub(crate) fn recall(&mut self, recorded: &RecordedEvent) {
-        self.tell(|watch| watch.recall(recorded));
+        self.tell(|observer| observer.recall(recorded));
     }
 
     /// Measures an append from now on.
     pub(crate) fn append_begins(&mut self) {
-        if let Some(watching) = &mut self.0 {
-            watching.began = Some(Instant::now());
+        if let Some(active) = &mut self.0 {
+            active.began = Some(Instant::now());
         }
     }
 
     /// Tells the events that this process recorded.
     pub(crate) fn note(&mut self, batch: &[Arc<RecordedEvent>]) {
-        let began = self.0.as_mut().and_then(|watching| watching.began.take());
+        let began = self.0.as_mut().and_then(|active| active.began.take());
         let after = began.map(|began| began.elapsed());
-        self.tell(|watch| {
+        self.tell(|observer| {
             for recorded in batch {
-                watch.note(recorded);
+                observer.note(recorded);
             }
             if let Some(after) = after {
-                watch.appended(after);
+                observer.appended(after);
             }
         });
     }
 
-    fn tell(&mut self, tell: impl Fn(&mut dyn RunWatch)) {
-        let Some(watching) = &mut self.0 else { return };
-        watching.watches.retain_mut(|watch| {
-            let told = catch_unwind(AssertUnwindSafe(|| tell(&mut **watch)));
+    fn tell(&mut self, tell: impl Fn(&mut dyn RunObserver)) {
+        let Some(active) = &mut self.0 else { return };
+        active.observers.retain_mut(|observer| {
+            let told = catch_unwind(AssertUnwindSafe(|| tell(&mut **observer)));
             if told.is_err() {
                 error!("observer of a run panicked, it is not told about the run any more");
             }
@@ -78,16 +78,16 @@ impl Observers {
     }
 
     /// Returns what is told about a run. `describe` is called only if somebody observes.
-    pub(crate) fn watch<'a>(&self, describe: impl FnOnce() -> ObservedRun<'a>) -> RunObservers {
+    pub(crate) fn observe<'a>(&self, describe: impl FnOnce() -> ObservedRun<'a>) -> RunObservers {
         let observers = lock(&self.0).clone();
         if observers.is_empty() {
             return RunObservers::default();
         }
         let run = describe();
-        let watch = |observer: &Arc<dyn Observer>| {
-            catch_unwind(AssertUnwindSafe(|| observer.watch(run.clone()))).ok()
+        let observe = |observer: &Arc<dyn Observer>| {
+            catch_unwind(AssertUnwindSafe(|| observer.observe(run.clone()))).ok()
         };
-        let watches = observers.iter().filter_map(watch).collect();
-        RunObservers(Some(Box::new(Watching { watches, began: None })))
+        let observers = observers.iter().filter_map(observe).collect();
+        RunObservers(Some(Box::new(ActiveObservers { observers, began: None })))
     }
 }

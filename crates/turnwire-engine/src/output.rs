@@ -60,8 +60,8 @@ pub(crate) fn output_bytes(event: &Event) -> usize {
     if let Event::AnnotationAdded { annotation, .. } = event {
         return annotation.source.to_string().len();
     }
-    if let Event::ReasoningFinished { seal: Some(seal), .. } = event {
-        return seal.len();
+    if let Event::ReasoningFinished { encrypted_content: Some(encrypted_content), .. } = event {
+        return encrypted_content.len();
     }
     if let Event::LogprobsAdded { logprobs, .. } = event {
         return logprobs.iter().map(logprob_bytes).sum();

@@ -16,7 +16,7 @@ use turnwire_contract::{
 };
 
 use crate::{
-    access::{AccessRules, Requester},
+    access::{AccessRules, Principal},
     live_run::retry_while_unavailable,
     runs::{Runs, StartError},
     settings::CurrentSettings,
@@ -79,8 +79,8 @@ impl RunServers {
         Arc::clone(&self.settings.get().access)
     }
 
-    fn who(&self) -> Requester<'_> {
-        Requester::of(&self.request)
+    fn who(&self) -> Principal<'_> {
+        Principal::of(&self.request)
     }
 
     /// Leaves out tools that the run may not use. Servers that requests supply have no such tools.

@@ -18,14 +18,14 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
     ApiKeys, AuditLog, BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event,
-    EventStream, IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, Observer,
-    RecordedEvent, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStatus, RunStore,
-    Sampler, SecretBox, Seq, Shares, SingleWorker, StoreError, TenantId, Timestamp, ToolServers,
-    UsageCounters, Workers, ports::Result,
+    EventStream, IdempotencyKey, IncompleteReason, Journal, JournalError, Library, Model,
+    NoToolServers, Observer, RecordedEvent, RunId, RunOutcome, RunRecord, RunRequest, RunStatus,
+    RunStore, Sampler, SecretBox, Seq, Shares, SingleWorker, StoreError, TenantId, Timestamp,
+    ToolServers, UsageCounters, Workers, ports::Result,
 };
 
 use crate::{
-    access::{AccessRules, Requester},
+    access::{AccessRules, Principal},
     call_statistics::CallStatistics,
     clock_and_ids::ClockAndIds,
     concurrency::ConcurrencyLimits,
@@ -46,8 +46,8 @@ use crate::{
     toolbox::Toolbox,
 };
 
-/// Default interval between heartbeats of a silent tool.
-const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Default interval between two `ToolSilent` events of a silent tool.
+const TOOL_SILENT_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a run may exist before its journal does.
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Polling interval for the journal.
@@ -96,8 +96,8 @@ pub struct EngineParts {
     pub workers: Arc<dyn Workers>,
     /// Source of time and ids.
     pub clock_and_ids: Arc<ClockAndIds>,
-    /// Interval between heartbeats of a silent tool.
-    pub heartbeat: Duration,
+    /// Interval between two `ToolSilent` events of a silent tool.
+    pub tool_silent_interval: Duration,
     /// Approval policy, in addition to what tools and requests specify.
     pub policy: ApprovalPolicy,
     /// Maximum time between two appends to an answer, reached when many are streamed at once. Zero
@@ -130,7 +130,7 @@ impl Default for EngineParts {
             max_prompt_files: MAX_PROMPT_FILES,
             workers: Arc::new(SingleWorker),
             clock_and_ids: Arc::new(ClockAndIds::system()),
-            heartbeat: HEARTBEAT,
+            tool_silent_interval: TOOL_SILENT_INTERVAL,
             policy: ApprovalPolicy::default(),
             max_gathering: MAX_GATHERING,
             sampler: None,
@@ -159,7 +159,7 @@ pub(crate) struct FixedParts {
     pub(crate) secret_box: Option<Arc<dyn SecretBox>>,
     pub(crate) workers: Arc<dyn Workers>,
     pub(crate) clock_and_ids: Arc<ClockAndIds>,
-    pub(crate) heartbeat: Duration,
+    pub(crate) tool_silent_interval: Duration,
     pub(crate) sampler: Option<Sampler>,
 }
 
@@ -237,7 +237,7 @@ impl Runs {
             secret_box: parts.secret_box,
             workers: parts.workers,
             clock_and_ids: parts.clock_and_ids,
-            heartbeat: parts.heartbeat,
+            tool_silent_interval: parts.tool_silent_interval,
             sampler: parts.sampler,
         };
         Self(Arc::new(Engine {
@@ -288,9 +288,9 @@ impl Runs {
         &self.0.parts.servers
     }
 
-    /// Returns the configured model names that somebody may use. Other names use `any_model`, if
+    /// Returns the configured model names that the principal may use. Other names use `any_model`, if
     /// set.
-    pub fn model_names(&self, who: Requester<'_>) -> Vec<String> {
+    pub fn model_names(&self, who: Principal<'_>) -> Vec<String> {
         let settings = self.settings();
         let names = settings.models.keys();
         names.filter(|name| settings.may_use_model(who, name)).cloned().collect()
@@ -301,13 +301,13 @@ impl Runs {
         self.settings().models.keys().cloned().collect()
     }
 
-    /// Returns whether a model with this name exists for somebody.
-    pub fn knows_model(&self, who: Requester<'_>, name: &str) -> bool {
+    /// Returns whether a model with this name exists for the principal.
+    pub fn knows_model(&self, who: Principal<'_>, name: &str) -> bool {
         self.may_use_model(who, name) && self.model(name).is_ok()
     }
 
-    /// Returns whether somebody may use the model with this name, if there is one.
-    pub fn may_use_model(&self, who: Requester<'_>, name: &str) -> bool {
+    /// Returns whether the principal may use the model with this name, if there is one.
+    pub fn may_use_model(&self, who: Principal<'_>, name: &str) -> bool {
         self.settings().may_use_model(who, name)
     }
 
@@ -358,7 +358,7 @@ impl Runs {
         run_id: RunId,
     ) -> Result<RunHandle, StartError> {
         let events = self.opened(&tenant, &run_id).await?;
-        let first_events = Arc::new(Mutex::new(Some(events)));
+        let opened_events = Arc::new(Mutex::new(Some(events)));
         let (runs, already_existed) = (self.clone(), false);
         let (request, outcome, ephemeral) = (None, None, None);
         Ok(RunHandle {
@@ -369,7 +369,7 @@ impl Runs {
             request,
             outcome,
             ephemeral,
-            first_events,
+            opened_events,
         })
     }
 
@@ -550,7 +550,7 @@ pub struct StartOptions {
     /// See [`LiveRun`].
     pub first_reader: Option<watch::Receiver<Seq>>,
     /// Idempotency key of the request.
-    pub key: Option<RequestKey>,
+    pub idempotency_key: Option<IdempotencyKey>,
     /// Whether nobody can ask for the run once its client is gone: it is cancelled then, and cannot
     /// be retrieved. If it also has no tools to execute, it is kept in memory only, and nobody finds
     /// it by its ID.
@@ -574,7 +574,7 @@ pub struct RunHandle {
     pub(crate) ephemeral: Option<Arc<LiveRun>>,
     /// Opened before the run starts, for the first caller of [`Self::events`]: a journal with a
     /// limit may already have deleted a short run by then.
-    pub(crate) first_events: Arc<Mutex<Option<EventStream>>>,
+    pub(crate) opened_events: Arc<Mutex<Option<EventStream>>>,
 }
 
 impl fmt::Debug for RunHandle {
@@ -626,7 +626,7 @@ impl RunHandle {
 
     /// Streams all events from the first to the end of the run.
     pub async fn events(&self) -> Result<EventStream, JournalError> {
-        let first = lock(&self.first_events).take();
+        let first = lock(&self.opened_events).take();
         if let Some(events) = first {
             return Ok(events);
         }
@@ -679,7 +679,7 @@ pub enum DeleteError {
     Store(#[from] StoreError),
     /// Error of the journal.
     #[error(transparent)]
-    Log(#[from] JournalError),
+    Journal(#[from] JournalError),
     /// Error of the blob store.
     #[error(transparent)]
     Blobs(#[from] BlobError),
@@ -708,5 +708,5 @@ pub enum StartError {
     Store(#[from] StoreError),
     /// Error of the journal.
     #[error(transparent)]
-    Log(#[from] JournalError),
+    Journal(#[from] JournalError),
 }

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use turnwire_contract::Model;
 
 use crate::{
-    access::{AccessRules, Requester},
+    access::{AccessRules, Principal},
     policy::ApprovalPolicy,
     quotas::QuotaOptions,
     toolbox::Toolbox,
@@ -39,8 +39,8 @@ impl EngineSettings {
         self.models.get(name).or(self.any_model.as_ref())
     }
 
-    /// Returns whether somebody may use the model with this name, if there is one.
-    pub(crate) fn may_use_model(&self, who: Requester<'_>, name: &str) -> bool {
+    /// Returns whether the principal may use the model with this name, if there is one.
+    pub(crate) fn may_use_model(&self, who: Principal<'_>, name: &str) -> bool {
         let is_configured = self.models.contains_key(name);
         if !is_configured && self.is_forbidden_elsewhere(who, name) {
             return false;
@@ -48,9 +48,9 @@ impl EngineSettings {
         self.access.admits_model(who, name, is_configured)
     }
 
-    /// Whether a provider has `name` for a model that somebody may not use: names that are passed on
+    /// Whether a provider has `name` for a model that the principal may not use: names that are passed on
     /// must not be a way around it.
-    fn is_forbidden_elsewhere(&self, who: Requester<'_>, name: &str) -> bool {
+    fn is_forbidden_elsewhere(&self, who: Principal<'_>, name: &str) -> bool {
         let means_it = |(named, model): &(&String, &Arc<dyn Model>)| {
             model.upstream_model(named) == name && !self.may_use_model(who, named)
         };

@@ -66,7 +66,7 @@ fn the_name_of_a_provider_is_no_way_around_a_scope() {
     };
     let (tenant, none, held) = (TenantId::default(), BTreeSet::new(), [scope].into());
     let may = |scopes: &BTreeSet<Scope>, name: &str| {
-        settings.may_use_model(Requester { tenant: &tenant, scopes }, name)
+        settings.may_use_model(Principal { tenant: &tenant, scopes }, name)
     };
     assert!(!may(&none, "big") && !may(&none, "gpt-large"));
     assert!(may(&none, "gpt-small"));

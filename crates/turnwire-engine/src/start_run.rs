@@ -24,7 +24,7 @@ use turnwire_contract::{
 
 use crate::{
     Result,
-    access::Requester,
+    access::Principal,
     clock_and_ids::ClockAndIds,
     ephemeral::{self, EphemeralJournal, needs_nothing_stored},
     failures,
@@ -43,11 +43,11 @@ impl Runs {
     /// Starts a run. Returns once it is recorded. The start completes even if the future is
     /// dropped.
     pub async fn start(&self, request: RunRequest) -> Result<RunHandle, StartError> {
-        self.start_watched(request, None).await
+        self.start_with_first_reader(request, None).await
     }
 
     /// Starts a run with a `first_reader`; see [`StartOptions::first_reader`].
-    pub async fn start_watched(
+    pub async fn start_with_first_reader(
         &self,
         request: RunRequest,
         first_reader: Option<watch::Receiver<Seq>>,
@@ -70,7 +70,7 @@ impl Runs {
         // Shutdown waits for runs that are being started.
         let _token = self.0.tasks.token();
         let parts = &self.0.parts;
-        if !self.may_use_model(Requester::of(&request), &request.model) {
+        if !self.may_use_model(Principal::of(&request), &request.model) {
             // As if there were none.
             return Err(StartError::UnknownModel(request.model));
         }
@@ -93,9 +93,10 @@ impl Runs {
         let secrets = self.seal_secrets(&mut request, &run_id)?;
         let (tenant, request) = (request.tenant.clone(), Arc::new(request));
         let created_at = parts.clock_and_ids.now();
-        let beginning = beginning(&run_id, &request, &parts.clock_and_ids);
-        let (id, key) = (run_id.clone(), options.key);
-        let new = NewRun { run_id: id, created_at, request, key, beginning, secrets };
+        let first_events = first_events(&run_id, &request, &parts.clock_and_ids);
+        let (id, key) = (run_id.clone(), options.idempotency_key);
+        let new =
+            NewRun { run_id: id, created_at, request, idempotency_key: key, first_events, secrets };
         let request = Some(Arc::clone(&new.request));
         if is_ephemeral {
             let (run, events) = self.open_ephemeral(new, options.first_reader).await?;
@@ -130,7 +131,7 @@ impl Runs {
     /// Returns whether nothing of a run could outlive this process, so that it need not be stored.
     fn is_ephemeral(&self, request: &RunRequest, options: &StartOptions) -> bool {
         options.is_ephemeral
-            && options.key.is_none()
+            && options.idempotency_key.is_none()
             && needs_nothing_stored(request)
             && self.is_durable()
     }
@@ -160,7 +161,7 @@ impl Runs {
     ) -> Result<(Arc<LiveRun>, EventStream), StartError> {
         let journal = &self.0.parts.journal;
         if *created == Created::RowOnly {
-            journal.append(&new.request.tenant, new.beginning.clone()).await?;
+            journal.append(&new.request.tenant, new.first_events.clone()).await?;
         }
         let run = Arc::new(self.begun(new, first_reader).await?);
         let events = journal.read(run.tenant(), run.id(), Seq::START).await?;
@@ -174,7 +175,7 @@ impl Runs {
         first_reader: Option<watch::Receiver<Seq>>,
     ) -> Result<(Arc<LiveRun>, EventStream), StartError> {
         let journal = Arc::new(EphemeralJournal::default());
-        journal.append(&new.request.tenant, new.beginning.clone()).await?;
+        journal.append(&new.request.tenant, new.first_events.clone()).await?;
         let events = ephemeral::read(&journal);
         let run = self.begun(new, first_reader).await?.kept_in(journal);
         Ok((Arc::new(run), events))
@@ -186,16 +187,16 @@ impl Runs {
         new: NewRun,
         first_reader: Option<watch::Receiver<Seq>>,
     ) -> Result<LiveRun, StoreError> {
-        let NewRun { run_id, request, beginning, .. } = new;
+        let NewRun { run_id, request, first_events, .. } = new;
         let history = self.history_of(&request).await?;
         let mut state = RunState::new(&run_id, Arc::clone(&request), history);
-        for recorded in &beginning {
+        for recorded in &first_events {
             state.apply(&recorded.event);
         }
-        let head = beginning.last().map_or(Seq::START, |last| last.seq);
-        let mut observed = self.watches(&run_id, &request, false);
-        observed.note(&beginning);
-        Ok(self.live_run(run_id, state, head).watched_by(first_reader).observed_by(observed))
+        let head = first_events.last().map_or(Seq::START, |last| last.seq);
+        let mut observed = self.observers_of(&run_id, &request, false);
+        observed.note(&first_events);
+        Ok(self.live_run(run_id, state, head).with_first_reader(first_reader).observed_by(observed))
     }
 
     pub(crate) async fn history_of(&self, request: &RunRequest) -> Result<Vec<Entry>, StoreError> {
@@ -219,14 +220,14 @@ impl Runs {
     }
 
     /// Returns what is told about a run, of which a worker may have been lost.
-    pub(crate) fn watches(
+    pub(crate) fn observers_of(
         &self,
         run_id: &RunId,
         request: &Arc<RunRequest>,
         was_lost: bool,
     ) -> RunObservers {
         let parts = &self.0.parts;
-        self.0.observers.watch(|| ObservedRun {
+        self.0.observers.observe(|| ObservedRun {
             run_id,
             request,
             is_model_configured: self.settings().models.contains_key(&request.model),
@@ -252,7 +253,7 @@ impl Runs {
             store: Arc::clone(&parts.store),
             blobs: Arc::clone(&parts.blobs),
             tasks: self.0.tasks.clone(),
-            heartbeat: parts.heartbeat,
+            tool_silent_interval: parts.tool_silent_interval,
             policy: settings.policy.clone(),
             concurrency: self.0.concurrency.clone(),
             gathering: Arc::clone(&self.0.gathering),
@@ -270,7 +271,7 @@ impl Runs {
             request: None,
             outcome: Some(outcome.shared()),
             ephemeral: run.is_ephemeral().then(|| Arc::clone(&run)),
-            first_events: Arc::new(Mutex::new(Some(events))),
+            opened_events: Arc::new(Mutex::new(Some(events))),
         };
         let run_guard = (!run.is_ephemeral()).then(|| self.track_local_run(run.id()));
         let runs = self.clone();
@@ -350,7 +351,7 @@ impl Runs {
 }
 
 /// Returns the first events of the journal, with their seqs.
-fn beginning(
+fn first_events(
     run_id: &RunId,
     request: &Arc<RunRequest>,
     clock_and_ids: &ClockAndIds,

@@ -3,8 +3,8 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use turnwire_contract::{
-    IncompleteReason, JournalHead, RequestKey, RunId, RunOutcome, Seq, StoreError, StoreStatistics,
-    TenantId,
+    IdempotencyKey, IncompleteReason, JournalHead, RunId, RunOutcome, Seq, StoreError,
+    StoreStatistics, TenantId,
 };
 
 use crate::{
@@ -77,7 +77,7 @@ impl Runs {
     pub async fn find_by_key(
         &self,
         tenant: &TenantId,
-        key: &RequestKey,
+        key: &IdempotencyKey,
     ) -> Result<Option<RunHandle>, StartError> {
         let now = self.now();
         match self.0.parts.store.find_by_key(tenant, key, now).await? {

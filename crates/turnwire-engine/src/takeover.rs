@@ -61,7 +61,7 @@ impl Runs {
             Err(StartError::Lacks(what)) => return self.decline(run_id, &what).await,
             Err(
                 StartError::Store(StoreError::KeyMissing(why))
-                | StartError::Log(JournalError::KeyMissing(why)),
+                | StartError::Journal(JournalError::KeyMissing(why)),
             ) => return self.leave_encrypted(&abandoned, &why).await,
             Err(error) => error,
         };
@@ -78,7 +78,7 @@ impl Runs {
     async fn take_over_with_retries(&self, abandoned: &AbandonedRun) -> Result<RunHandle> {
         for _ in 1..MAX_TRIES {
             match self.resume(abandoned).await {
-                Err(StartError::Log(JournalError::Conflict { .. })) => sleep(NEXT_TRY).await,
+                Err(StartError::Journal(JournalError::Conflict { .. })) => sleep(NEXT_TRY).await,
                 taken => return taken,
             }
         }
@@ -188,7 +188,7 @@ impl Runs {
         let history = self.history_of(&record.request).await?;
         let mut state = RunState::new(run_id, Arc::clone(&record.request), history);
         let (mut head, mut work) = (Seq::START, RecordedWork::default());
-        let mut watches = self.watches(run_id, &record.request, abandoned.n_deaths > 0);
+        let mut observers = self.observers_of(run_id, &record.request, abandoned.n_deaths > 0);
         let mut journal = match parts.journal.stored(tenant, run_id, Seq::START).await {
             Err(JournalError::NotFound(_)) => Box::pin(stream::empty()),
             read => read?,
@@ -196,12 +196,12 @@ impl Runs {
         while let Some(recorded) = journal.try_next().await? {
             state.apply(&recorded.event);
             work.note(&recorded, &state);
-            watches.recall(&recorded);
+            observers.recall(&recorded);
             head = recorded.seq;
         }
         let outcome = state.outcome().cloned();
         let run = self.live_run(run_id.clone(), state, head).having_worked(work.worked());
-        let run = Arc::new(run.observed_by(watches));
+        let run = Arc::new(run.observed_by(observers));
         if let Some(outcome) = outcome {
             // The journal has ended; only the conversation is missing.
             persist_end(&run, parts.store.as_ref(), outcome).await;
@@ -254,7 +254,7 @@ impl Runs {
 fn is_passing(error: &StartError) -> bool {
     match error {
         StartError::Store(error) => error.is_unavailable(),
-        StartError::Log(error) => {
+        StartError::Journal(error) => {
             matches!(error, JournalError::Unavailable { .. } | JournalError::Conflict { .. })
         }
         StartError::UnknownModel(_)

@@ -1,7 +1,7 @@
 //! The life cycle of one tool call.
 //!
 //! The tool knows nothing of events. This module records the start before the tool runs, records
-//! its reports and heartbeats, enforces cancellation and timeouts, survives a panic of the tool,
+//! its reports and its silence, enforces cancellation and timeouts, survives a panic of the tool,
 //! and records exactly one end.
 
 use std::{
@@ -346,7 +346,8 @@ impl CallExecution<'_> {
             return Ok(AttemptOutcome::Over(ToolOutcome::Cancelled));
         }
         let (silence, total) = self.timeouts();
-        let mut timers = AttemptTimers::start(self.began, self.context.heartbeat, silence, total);
+        let mut timers =
+            AttemptTimers::start(self.began, self.context.tool_silent_interval, silence, total);
         let (sender, mut messages) = mpsc::channel(MAX_WAITING_NOTES);
         let mut task = self.start(attempt, total, sender);
         loop {
@@ -380,7 +381,7 @@ impl CallExecution<'_> {
                         let timed_out = ToolOutcome::TimedOut { after_ms: elapsed_ms };
                         return Ok(AttemptOutcome::Over(timed_out));
                     }
-                    timers.note_heartbeat();
+                    timers.note_silent();
                     let call_id = self.call_id.clone();
                     let silent = Event::ToolStayedSilent { call_id, elapsed_ms };
                     Box::pin(self.run.record(silent)).await?;

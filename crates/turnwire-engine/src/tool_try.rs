@@ -10,7 +10,7 @@ use turnwire_contract::{
 };
 
 use crate::{
-    access::Requester, call_statistics::ServerCalls, discovery::offered_name, pinning::pinned,
+    access::Principal, call_statistics::ServerCalls, discovery::offered_name, pinning::pinned,
     runs::Runs,
 };
 
@@ -33,9 +33,9 @@ impl ListedTool {
 }
 
 impl Runs {
-    /// Returns the tools of a server that somebody may use, as far as they are known. Nothing is
+    /// Returns the tools of a server that the principal may use, as far as they are known. Nothing is
     /// pinned by looking.
-    pub async fn known_tools(&self, who: Requester<'_>, label: &str) -> Vec<ListedTool> {
+    pub async fn known_tools(&self, who: Principal<'_>, label: &str) -> Vec<ListedTool> {
         let policy = &self.settings().policy;
         let tools = self.known_server_tools(who, label).unwrap_or_default();
         let trusted = self.trusted(who.tenant, label).await;

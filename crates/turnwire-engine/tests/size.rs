@@ -28,7 +28,7 @@ async fn a_waiting_run_is_small() {
     .repeat_last();
     let (runs, request) = TestBench::with_model(std::sync::Arc::new(model))
         .tool(FakeTool::new("wait", Behaviour::WaitsToBeStopped))
-        .heartbeat(Duration::from_mins(10))
+        .tool_silent_interval(Duration::from_mins(10))
         .set_up();
     let mut watchers = Vec::with_capacity(N_RUNS);
     let mut before = 0;

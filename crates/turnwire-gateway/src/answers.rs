@@ -105,6 +105,6 @@ fn accepted(answered: Result<AnswerOutcome, AnswerError>, param: &str) -> Result
             let message = format!("The answer does not match the schema of the question: {why}.");
             Err(ApiError::bad_request("invalid_value", message).about(param))
         }
-        Err(AnswerError::Log(error)) => Err(error.into()),
+        Err(AnswerError::Journal(error)) => Err(error.into()),
     }
 }

@@ -183,7 +183,7 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::Busy { .. } => Self::conflict("conversation_locked", &error),
             StoreError::Unfinished(_) => Self::conflict("run_not_finished", &error),
-            StoreError::KeyReused(_) => Self::new(
+            StoreError::IdempotencyKeyReused(_) => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "idempotency_key_reused",
                 sentence(&error),
@@ -222,7 +222,7 @@ impl From<DeleteError> for ApiError {
     fn from(error: DeleteError) -> Self {
         match error {
             DeleteError::Store(error) => error.into(),
-            DeleteError::Log(error) => error.into(),
+            DeleteError::Journal(error) => error.into(),
             DeleteError::Blobs(error) => error.into(),
         }
     }
@@ -281,7 +281,7 @@ impl From<StartError> for ApiError {
                 Self::bad_request("unsupported_parameter", sentence(&error)).about("tools")
             }
             StartError::Store(error) => error.into(),
-            StartError::Log(error) => error.into(),
+            StartError::Journal(error) => error.into(),
         }
     }
 }

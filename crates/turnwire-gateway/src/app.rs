@@ -20,7 +20,7 @@ use crate::{
     reload::ReloadCalls,
 };
 
-const HEARTBEAT: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// What the audit log records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -83,8 +83,8 @@ pub struct AppOptions {
     pub metric_exports: Arc<MetricExportCounts>,
     /// Where requests to read the settings again go. `None`: they cannot be read again.
     pub reloads: Option<ReloadCalls>,
-    /// Maximum time without output on a stream; a heartbeat is sent then.
-    pub heartbeat: Duration,
+    /// Maximum time without output on a stream; a keep-alive comment is sent then.
+    pub keep_alive_interval: Duration,
 }
 
 impl Default for AppOptions {
@@ -108,7 +108,7 @@ impl Default for AppOptions {
             spans: Arc::default(),
             metric_exports: Arc::default(),
             reloads: None,
-            heartbeat: HEARTBEAT,
+            keep_alive_interval: KEEP_ALIVE_INTERVAL,
         }
     }
 }
@@ -237,12 +237,12 @@ impl App {
 
     /// The configured built-in tool of this kind, if the caller may use it.
     pub(crate) fn built_in(&self, caller: &Caller, kind: ToolKind) -> Option<Arc<ToolSpec>> {
-        self.runs().tools_for(caller.requester()).into_iter().find(|spec| spec.kind == kind)
+        self.runs().tools_for(caller.principal()).into_iter().find(|spec| spec.kind == kind)
     }
 
     /// The configured server-side function with this name, if the caller may use it.
     pub(crate) fn function(&self, caller: &Caller, name: &str) -> Option<Arc<ToolSpec>> {
-        let specs = self.runs().tools_for(caller.requester());
+        let specs = self.runs().tools_for(caller.principal());
         specs.into_iter().find(|spec| spec.kind == ToolKind::Function && spec.name == name)
     }
 
@@ -264,12 +264,12 @@ impl App {
     /// The model of requests of a caller that name none.
     pub(crate) fn default_model(&self, caller: &Caller) -> Option<String> {
         let default = self.options().default_model.clone();
-        default.filter(|name| self.runs().may_use_model(caller.requester(), name))
+        default.filter(|name| self.runs().may_use_model(caller.principal(), name))
     }
 
     /// The error for a request that names no model, if there is no default one.
     pub(crate) fn no_model_named(&self, caller: &Caller) -> ApiError {
-        let names = self.runs().model_names(caller.requester());
+        let names = self.runs().model_names(caller.principal());
         let message = format!(
             "`model` is missing, and this server has no default model. Its models: {}.",
             names.join(", ")
@@ -280,13 +280,13 @@ impl App {
     /// The tools of the settings that the caller may use. File search is not among them: it needs vector stores that a
     /// request names.
     pub(crate) fn own_tools(&self, caller: &Caller) -> Vec<Arc<ToolSpec>> {
-        let tools = self.runs().tools_for(caller.requester());
+        let tools = self.runs().tools_for(caller.principal());
         tools.into_iter().filter(|spec| spec.kind != ToolKind::FileSearch).collect()
     }
 
     /// The MCP servers of the settings that the caller may use.
     pub(crate) fn own_servers(&self, caller: &Caller) -> Vec<ServerUse> {
-        let servers = self.runs().server_labels(caller.requester());
+        let servers = self.runs().server_labels(caller.principal());
         servers.into_iter().map(ServerUse::all_of).collect()
     }
 

@@ -39,7 +39,7 @@ use tracing::warn;
 use turnwire_contract::{
     Actor, Scope, Share, StoreError, TenantId, Timestamp, TokenVerifier, TraceContext,
 };
-use turnwire_engine::{Requester, Runs};
+use turnwire_engine::{Principal, Runs};
 
 pub use self::api_key::NewApiKey;
 pub(crate) use self::in_use::Validity;
@@ -427,8 +427,8 @@ impl Caller {
     }
 
     /// The caller, for what not everybody may use.
-    pub(crate) fn requester(&self) -> Requester<'_> {
-        Requester { tenant: self.tenant(), scopes: self.scopes() }
+    pub(crate) fn principal(&self) -> Principal<'_> {
+        Principal { tenant: self.tenant(), scopes: self.scopes() }
     }
 
     /// Refuses what needs a scope that the caller's key does not have. Routes are checked already;

@@ -28,7 +28,7 @@ use crate::{
     ApiError, App, Caller, Json, QueryParams, Result,
     chat_message::ChatMessage,
     failed_run::{FailedRun, FailedRunBody, RUN_ID},
-    idempotency::{IdempotencyKey, KeyedBody},
+    idempotency::{IdempotencyKeyHeader, KeyedBody},
     sse::{SseFrame, event_stream},
     streaming::{check_cursor, follow_while_it_runs, frames, watched_frames},
 };
@@ -45,7 +45,7 @@ module_routes! { [chat] [chat_stream, resume] }
 #[utoipa::path(
     post,
     path = "/chat",
-    params(IdempotencyKey),
+    params(IdempotencyKeyHeader),
     request_body = ChatMessage,
     responses(
         (status = 200, description = "The answer", body = ChatAnswer),
@@ -74,7 +74,8 @@ async fn chat(
     } else {
         let mut run = message.into_run(&app, &caller).await?;
         run.approvals = Approvals::Decline;
-        app.start(&caller, run, StartOptions { key, ..StartOptions::default() }).await?
+        app.start(&caller, run, StartOptions { idempotency_key: key, ..StartOptions::default() })
+            .await?
     };
     let (mut answer, mut session) = (Answer::default(), None);
     let mut events = handle.events_when_over().await?;
@@ -102,7 +103,7 @@ async fn chat(
     post,
     path = "/chat/stream",
     request_body = ChatMessage,
-    params(IdempotencyKey, ("Last-Event-ID" = Option<String>, Header, description = "Resumes the \
+    params(IdempotencyKeyHeader, ("Last-Event-ID" = Option<String>, Header, description = "Resumes the \
             stream after this frame. Of the body, only `tokens`, `approvals` and `inputs` are \
             used")),
     responses(
@@ -136,8 +137,11 @@ async fn chat_stream(
             run.approvals = Approvals::Decline;
         }
         run.inputs = options.inputs;
-        let start =
-            StartOptions { first_reader: Some(first_reader), key, ..StartOptions::default() };
+        let start = StartOptions {
+            first_reader: Some(first_reader),
+            idempotency_key: key,
+            ..StartOptions::default()
+        };
         app.start(&caller, run, start).await?
     };
     let (run_id, events) = (handle.id().clone(), handle.events().await?);

@@ -11,7 +11,7 @@ use axum::{
     http::{HeaderMap, Method, request::Parts},
 };
 use serde_json::Value;
-use turnwire_contract::RequestKey;
+use turnwire_contract::IdempotencyKey;
 use utoipa::IntoParams;
 
 use crate::{ApiError, App, Result, body, fingerprint::fingerprint};
@@ -24,7 +24,7 @@ const MAX_KEY: usize = 255;
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
-pub(crate) struct IdempotencyKey {
+pub(crate) struct IdempotencyKeyHeader {
     /// Unique key chosen by the client, 1 to 255 visible ASCII characters. A retry with the same
     /// key and the same body within 24 hours returns the run of the first request and does not
     /// start another.
@@ -36,7 +36,7 @@ pub(crate) struct IdempotencyKey {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct KeyedBody {
     pub(crate) body: Value,
-    pub(crate) key: Option<RequestKey>,
+    pub(crate) key: Option<IdempotencyKey>,
 }
 
 impl FromRequest<App> for KeyedBody {
@@ -46,21 +46,21 @@ impl FromRequest<App> for KeyedBody {
         let (parts, sent) = request.into_parts();
         let given = given(&parts.headers)?;
         let bytes = body::read(sent, app).await?;
-        let key = given.map(|key| request_key(key, &parts.method, parts.uri.path(), &bytes));
+        let key = given.map(|key| idempotency_key(key, &parts.method, parts.uri.path(), &bytes));
         Ok(Self { body: body::parse(&bytes, app)?, key })
     }
 }
 
 /// The key of a request whose body is empty or not relevant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OptionalKey(pub(crate) Option<RequestKey>);
+pub(crate) struct OptionalIdempotencyKey(pub(crate) Option<IdempotencyKey>);
 
-impl FromRequestParts<App> for OptionalKey {
+impl FromRequestParts<App> for OptionalIdempotencyKey {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self> {
         let key = given(&parts.headers)?;
-        Ok(Self(key.map(|key| request_key(key, &parts.method, parts.uri.path(), &[]))))
+        Ok(Self(key.map(|key| idempotency_key(key, &parts.method, parts.uri.path(), &[]))))
     }
 }
 
@@ -80,10 +80,10 @@ fn given(headers: &HeaderMap) -> Result<Option<String>> {
     Err(ApiError::bad_request("invalid_idempotency_key", message).about("Idempotency-Key"))
 }
 
-fn request_key(key: String, method: &Method, path: &str, body: &[u8]) -> RequestKey {
+fn idempotency_key(key: String, method: &Method, path: &str, body: &[u8]) -> IdempotencyKey {
     let first_line = format!("{method} {path}\n");
     let fingerprint = fingerprint([first_line.as_bytes(), body]);
-    RequestKey { endpoint: path.to_owned(), key, fingerprint }
+    IdempotencyKey { endpoint: path.to_owned(), key, fingerprint }
 }
 
 #[cfg(test)]

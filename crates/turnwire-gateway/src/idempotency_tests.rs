@@ -1,6 +1,6 @@
 use axum::http::{HeaderMap, HeaderValue, Method};
 
-use super::{given, request_key};
+use super::{given, idempotency_key};
 
 fn headers(values: &[&[u8]]) -> HeaderMap {
     let values = values.iter().map(|value| HeaderValue::from_bytes(value).unwrap());
@@ -28,7 +28,7 @@ fn keys_are_visible_and_not_too_long() {
 #[test]
 fn the_fingerprint_is_of_method_path_and_body() {
     let of = |method, path, body: &str| {
-        request_key("k".to_owned(), &method, path, body.as_bytes()).fingerprint
+        idempotency_key("k".to_owned(), &method, path, body.as_bytes()).fingerprint
     };
     let first = of(Method::POST, "/chat", "{}");
     assert_eq!(first.len(), 64);

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use crate::{
     ApiError, App, Caller, Json, JsonBody, PathParams, Result,
-    idempotency::{IdempotencyKey, OptionalKey},
+    idempotency::{IdempotencyKeyHeader, OptionalIdempotencyKey},
     typed,
 };
 
@@ -235,8 +235,8 @@ impl From<ListedTool> for McpTool {
 )]
 async fn list(State(app): State<App>, caller: Caller) -> Json<McpServerList> {
     let mut data = Vec::new();
-    for status in app.runs().server_statuses(caller.requester()) {
-        let tools = app.runs().known_tools(caller.requester(), &status.label).await;
+    for status in app.runs().server_statuses(caller.principal()) {
+        let tools = app.runs().known_tools(caller.principal(), &status.label).await;
         let (calls, since) = app.runs().server_calls(caller.tenant(), &status.label);
         data.push(McpServer::new(status, tools, &calls, since));
     }
@@ -266,7 +266,7 @@ struct StartedRun {
 #[utoipa::path(
     post,
     path = "/v1/mcp_servers/{server_name}/tools/{tool_name}/try",
-    params(IdempotencyKey),
+    params(IdempotencyKeyHeader),
     request_body = TriedCall,
     responses(
         (status = 201, description = "The run has started", body = StartedRun),
@@ -277,7 +277,7 @@ async fn try_tool(
     State(app): State<App>,
     caller: Caller,
     PathParams((server, tool)): PathParams<(String, String)>,
-    OptionalKey(key): OptionalKey,
+    OptionalIdempotencyKey(key): OptionalIdempotencyKey,
     JsonBody(body): JsonBody,
 ) -> Result<(StatusCode, Json<StartedRun>)> {
     let TriedCall { arguments } = typed(body)?;
@@ -289,12 +289,17 @@ async fn try_tool(
         let mut request = app.chat_request(&caller);
         if request.model.is_empty() {
             // The model is not asked; any of them will do.
-            let names = app.runs().model_names(caller.requester());
+            let names = app.runs().model_names(caller.principal());
             request.model = names.into_iter().next().unwrap_or_default();
         }
         request.inputs = true;
         let request = one_call(request, call_id, &server, &tool, arguments);
-        app.start(&caller, request, StartOptions { key, ..StartOptions::default() }).await?
+        app.start(
+            &caller,
+            request,
+            StartOptions { idempotency_key: key, ..StartOptions::default() },
+        )
+        .await?
     };
     Ok((StatusCode::CREATED, Json(StartedRun { run_id: handle.id().to_string() })))
 }
@@ -302,7 +307,7 @@ async fn try_tool(
 /// Fails if there is no such server or tool. A server that cannot be reached now has all tools: the
 /// run says what is wrong.
 async fn check_tool(app: &App, caller: &Caller, server: &str, tool: &str) -> Result<()> {
-    let (runs, who) = (app.runs(), caller.requester());
+    let (runs, who) = (app.runs(), caller.principal());
     if !runs.server_labels(who).iter().any(|label| label == server) {
         return Err(ApiError::not_found("MCP server", server));
     }

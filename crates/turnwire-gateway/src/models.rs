@@ -41,7 +41,7 @@ fn model(id: &str) -> Model {
     responses((status = 200, description = "The available models", body = Models))
 )]
 async fn list(State(app): State<App>, caller: Caller) -> Json<Models> {
-    let mut names = app.runs().model_names(caller.requester());
+    let mut names = app.runs().model_names(caller.principal());
     if let Some(default) = app.default_model(&caller)
         && !names.contains(&default)
     {
@@ -64,7 +64,7 @@ async fn one(
     caller: Caller,
     PathParams(id): PathParams<String>,
 ) -> Result<Json<Model>> {
-    if !app.runs().knows_model(caller.requester(), &id) {
+    if !app.runs().knows_model(caller.principal(), &id) {
         let message = format!("The model '{id}' does not exist.");
         let status = axum::http::StatusCode::NOT_FOUND;
         return Err(ApiError::new(status, "model_not_found", message).about("model"));

@@ -82,13 +82,13 @@ impl<T> Page<T> {
         if params.order.unwrap_or(usual_order) == Order::Desc {
             all.reverse();
         }
-        let place = |wanted: &Option<String>, name: &str| {
+        let position = |wanted: &Option<String>, name: &str| {
             let Some(wanted) = wanted else { return Ok(None) };
-            let place = all.iter().position(|entry| id(entry) == *wanted);
-            place.map(Some).ok_or_else(|| unknown_entry(name, wanted))
+            let position = all.iter().position(|entry| id(entry) == *wanted);
+            position.map(Some).ok_or_else(|| unknown_entry(name, wanted))
         };
-        let first = place(&params.after, "after")?.map_or(0, |place| place + 1);
-        let end = place(&params.before, "before")?.unwrap_or(all.len());
+        let first = position(&params.after, "after")?.map_or(0, |position| position + 1);
+        let end = position(&params.before, "before")?.unwrap_or(all.len());
         let rest: Vec<T> = all.into_iter().take(end).skip(first).collect();
         let has_more = rest.len() > limit;
         let data: Vec<T> = rest.into_iter().take(limit).collect();

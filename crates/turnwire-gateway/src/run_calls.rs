@@ -21,7 +21,7 @@ use crate::{
     ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, Result,
     answers::GivenReply,
     client_error::ClientError,
-    idempotency::{IdempotencyKey, OptionalKey},
+    idempotency::{IdempotencyKeyHeader, OptionalIdempotencyKey},
     range::{Range, range_of},
     retry::retry_of,
     runs::{CommandResult, find},
@@ -62,7 +62,7 @@ async fn cancel_call(
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/calls/{call_id}/retry",
-    params(IdempotencyKey),
+    params(IdempotencyKeyHeader),
     responses(
         (status = 200, description = "The new run, which starts with the call", body = CommandResult),
         (status = 409, description = "The run is still in progress, or the call cannot be retried"),
@@ -72,14 +72,15 @@ async fn retry_call(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
-    OptionalKey(key): OptionalKey,
+    OptionalIdempotencyKey(key): OptionalIdempotencyKey,
 ) -> Result<Json<CommandResult>> {
     let run_id = find(&app, &caller, &id).await?;
     let handle = if let Some(handle) = app.find_by_key(caller.tenant(), key.as_ref()).await? {
         handle
     } else {
         let run = retry_of(&app, &caller, &run_id, &CallId::new(call_id)).await?;
-        app.start(&caller, run, StartOptions { key, ..StartOptions::default() }).await?
+        app.start(&caller, run, StartOptions { idempotency_key: key, ..StartOptions::default() })
+            .await?
     };
     Ok(Json(CommandResult { run_id: handle.id().to_string(), done: true }))
 }

@@ -172,7 +172,7 @@ async fn list(
     let query = params.query()?;
     let store = app.runs().store();
     let page = store.select(caller.tenant(), &query).await.map_err(|error| match error {
-        StoreError::NotFound(_) => unknown_place(&query),
+        StoreError::NotFound(_) => unknown_cursor(&query),
         other => other.into(),
     })?;
     let mut counts: BTreeMap<ListedStatus, u64> =
@@ -184,7 +184,7 @@ async fn list(
     Ok(Json(RunList { object: "list", first_id, last_id, data, has_more: page.has_more, counts }))
 }
 
-fn unknown_place(query: &RunQuery) -> ApiError {
+fn unknown_cursor(query: &RunQuery) -> ApiError {
     let (name, id) = match (&query.after, &query.before) {
         (Some(id), None) => ("after", id.as_str()),
         (_, Some(id)) => ("before", id.as_str()),

@@ -1,9 +1,9 @@
 //! Writing server-sent events.
 //!
-//! Axum's own writer sends its heartbeat as a comment with a blank line, from which the official
+//! Axum's own writer sends its keep-alive as a comment with a blank line, from which the official
 //! Python client reads an empty event if the stream has an `id:`. Some clients lose a frame whose
 //! last line arrives in another read. So the bytes are made here: chunks of whole frames, and a
-//! heartbeat of one line, which every client skips.
+//! comment of one line, which every client skips.
 
 use std::{
     fmt::Display,
@@ -119,7 +119,7 @@ impl EarlyEnd {
 #[error("the stream ends before the run does")]
 pub(crate) struct BrokenStream;
 
-/// A response that streams `items`, written by `write`, with heartbeats. If it ends before the run
+/// A response that streams `items`, written by `write`, with keep-alive comments. If it ends before the run
 /// does, the client is told to reconnect.
 pub(crate) fn event_stream<T>(
     app: &App,
@@ -160,7 +160,7 @@ fn body_of<T>(
     let chunks = Chunks {
         end: closing.map(|closing| (WhenWoken::new(app.draining().boxed()), closing)),
         _open: Some(app.metrics().stream("sse")),
-        ..Chunks::new(items, write, app.options().heartbeat, PING)
+        ..Chunks::new(items, write, app.options().keep_alive_interval, PING)
     };
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -178,7 +178,7 @@ pub(crate) fn body_of_lines(app: &App, lines: impl Stream<Item = Bytes> + Send +
     let write = |out: &mut Vec<u8>, line: Bytes| out.extend_from_slice(&line);
     let chunks = Chunks {
         _open: Some(app.metrics().stream("ndjson")),
-        ..Chunks::new(lines, write, app.options().heartbeat, b"\n")
+        ..Chunks::new(lines, write, app.options().keep_alive_interval, b"\n")
     };
     Body::from_stream(chunks)
 }
@@ -194,7 +194,7 @@ type LastChunk = Result<Bytes, BrokenStream>;
 /// The chunks of a body. All frames that are ready become one chunk, and so one write; none is held
 /// back for those that follow. A chunk has whole frames only.
 ///
-/// The timer for the heartbeat is not set again for every chunk: when it fires, it is set to the
+/// The timer of the keep-alive comments is not set again for every chunk: when it fires, it is set to the
 /// time that is due by then.
 struct Chunks<S, W> {
     items: Pin<Box<S>>,
@@ -204,7 +204,7 @@ struct Chunks<S, W> {
     is_over: bool,
     /// Completes when the streams of the server end, with the last chunk for that.
     end: Option<(WhenWoken<BoxFuture<'static, ()>>, LastChunk)>,
-    heartbeat: &'static [u8],
+    keep_alive: &'static [u8],
     silence: Duration,
     silent_since: Instant,
     timer: Pin<Box<Sleep>>,
@@ -217,14 +217,14 @@ where
     S: Stream<Item = Result<T, LastChunk>>,
     W: FnMut(&mut Vec<u8>, T),
 {
-    fn new(items: S, write: W, silence: Duration, heartbeat: &'static [u8]) -> Self {
+    fn new(items: S, write: W, silence: Duration, keep_alive: &'static [u8]) -> Self {
         Self {
             items: Box::pin(items),
             write,
             last: None,
             is_over: false,
             end: None,
-            heartbeat,
+            keep_alive,
             silence,
             silent_since: Instant::now(),
             timer: Box::pin(sleep(silence)),
@@ -261,7 +261,7 @@ where
         (!chunk.is_empty()).then(|| chunk.into())
     }
 
-    /// Whether a heartbeat is due.
+    /// Whether a keep-alive comment is due.
     fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while self.timer.as_mut().poll(context).is_ready() {
             let due = self.silent_since + self.silence;
@@ -305,7 +305,7 @@ where
         }
         this.poll_silence(context).map(|()| {
             this.silent_since = Instant::now();
-            Some(Ok(Bytes::from_static(this.heartbeat)))
+            Some(Ok(Bytes::from_static(this.keep_alive)))
         })
     }
 }

@@ -37,7 +37,7 @@ async fn chunks_of(items: impl Stream<Item = &'static str>) -> Vec<Bytes> {
     chunks.map(Result::unwrap).collect().await
 }
 
-/// S3-18: a stream is never silent for longer than the heartbeat interval, and the heartbeat is a
+/// S3-18: a stream is never silent for longer than the keep-alive interval, and the keep-alive is a
 /// single line, because the official Python client reads an event from a comment with a blank line.
 #[tokio::test(start_paused = true)]
 async fn silence_is_filled_with_comments() {

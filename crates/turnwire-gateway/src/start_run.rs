@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use tokio::{task::JoinHandle, time::timeout};
 use tracing::{error, warn};
 use turnwire_contract::{
-    AuditAction, AuditLog, AuditQuery, RequestKey, RunId, RunRequest, StoreError, TenantId,
+    AuditAction, AuditLog, AuditQuery, IdempotencyKey, RunId, RunRequest, StoreError, TenantId,
 };
 use turnwire_engine::{Measure, QuotaStatus, RunHandle, RunSlot, StartError, StartOptions};
 
@@ -99,7 +99,7 @@ impl App {
         Ok(started?)
     }
 
-    /// Holds a place for a run, unless its tenant or key has as many as it may have at once.
+    /// Takes a concurrency slot for a run, unless its tenant or key has as many as it may have at once.
     async fn hold_by_quota(&self, caller: &Caller) -> Result<RunSlot> {
         let actor = caller.actor().map(|actor| &**actor);
         let held = self.runs().quotas().hold_run(caller.tenant(), actor).await;
@@ -169,7 +169,7 @@ impl App {
     pub(crate) async fn find_by_key(
         &self,
         tenant: &TenantId,
-        key: Option<&RequestKey>,
+        key: Option<&IdempotencyKey>,
     ) -> Result<Option<RunHandle>, StartError> {
         let Some(key) = key else { return Ok(None) };
         self.ensure_open()?;

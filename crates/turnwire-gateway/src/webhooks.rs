@@ -130,7 +130,7 @@ async fn list(
         None => Ok(Vec::new()),
     }
     .map_err(|error| match error {
-        StoreError::NotFound(_) => unknown_place(&query),
+        StoreError::NotFound(_) => unknown_cursor(&query),
         other => other.into(),
     })?;
     let has_more = found.len() > most;
@@ -141,7 +141,7 @@ async fn list(
     Ok(Json(Page { object: "list", data, first_id, last_id, has_more, turnwire: None }))
 }
 
-fn unknown_place(query: &DeliveryQuery) -> ApiError {
+fn unknown_cursor(query: &DeliveryQuery) -> ApiError {
     let (name, id) = match (&query.after, &query.before) {
         (Some(id), None) => ("after", id.as_str()),
         (_, before) => ("before", before.as_deref().unwrap_or_default()),

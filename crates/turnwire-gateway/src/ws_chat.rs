@@ -426,7 +426,7 @@ async fn next_of(
 /// The configured tools and those of every server. All servers are queried at once; one that does
 /// not respond in time is left out.
 async fn all_tools(app: App, caller: Caller) -> WsMessage {
-    let (runs, who) = (app.runs(), caller.requester());
+    let (runs, who) = (app.runs(), caller.principal());
     let request = app.chat_request(&caller);
     let of_servers = join_all(request.servers.iter().map(async |server| {
         if let Some(known) = runs.known_server_tools(who, &server.label) {

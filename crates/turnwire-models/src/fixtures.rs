@@ -64,6 +64,8 @@ pub(crate) fn translate<'a, D: Dialect>(
 /// Formats one part per line.
 pub(crate) fn story_of(translated: &[Translated]) -> String {
     let lines = translated.iter().map(|part| match part {
+        // The word of the goldens.
+        Ok(ModelPart::EncryptedContent(content)) => format!("ReasoningSeal({content:?})\n"),
         Ok(part) => format!("{part:?}\n"),
         Err(fault) => format!("error: {:?}\n", fault.error),
     });
@@ -101,7 +103,9 @@ fn texts_of(translated: &[Translated]) -> BTreeMap<String, String> {
             ModelPart::Text(text) => ("text".to_owned(), text.clone()),
             ModelPart::Refusal(text) => ("refusal".to_owned(), text.clone()),
             ModelPart::Reasoning(text) => ("reasoning".to_owned(), text.clone()),
-            ModelPart::ReasoningSeal(seal) => ("seal".to_owned(), seal.clone()),
+            ModelPart::EncryptedContent(encrypted_content) => {
+                ("seal".to_owned(), encrypted_content.clone())
+            }
             ModelPart::CallStarted { key, id, name } => {
                 (format!("name of {key}"), format!("{id:?} {name}"))
             }

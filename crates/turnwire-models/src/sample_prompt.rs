@@ -8,7 +8,7 @@ use turnwire_contract::{
 };
 
 /// A conversation with images, reasoning, two parallel calls and their results.
-pub(crate) fn sample_prompt(seal: &str) -> Prompt {
+pub(crate) fn sample_prompt(encrypted_content: &str) -> Prompt {
     let call = |id: &str, name: &str, arguments: &str| Item::call(id, name, arguments);
     let result = |id: &str, output: &str, images: Vec<Image>, failed| Item::CallResult {
         call_id: CallId::new(id),
@@ -31,8 +31,11 @@ pub(crate) fn sample_prompt(seal: &str) -> Prompt {
                 },
             ],
         },
-        Item::Reasoning { text: "Hm.".to_owned(), seal: Some(seal.to_owned()) },
-        Item::Reasoning { text: "Unsealed.".to_owned(), seal: None },
+        Item::Reasoning {
+            text: "Hm.".to_owned(),
+            encrypted_content: Some(encrypted_content.to_owned()),
+        },
+        Item::Reasoning { text: "Unsealed.".to_owned(), encrypted_content: None },
         Item::assistant("I will look."),
         call("call_1", "multiply", r#"{"a":5,"b":4}"#),
         call("call_2", "draw", "{}"),

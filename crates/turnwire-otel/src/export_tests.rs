@@ -40,7 +40,7 @@ impl Exporting {
             servers: Vec::new(),
             was_lost: false,
         };
-        let mut watch = self.observer.watch(run);
+        let mut watch = self.observer.observe(run);
         let events = until_call(&request).into_iter().chain([call_finished()]).chain(answer());
         for recorded in &recorded(events) {
             watch.note(recorded);

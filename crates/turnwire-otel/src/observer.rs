@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use opentelemetry_sdk::trace::SpanData;
-use turnwire_contract::{ObservedRun, Observer, RecordedEvent, RunTrace, RunWatch, Sampler};
+use turnwire_contract::{ObservedRun, Observer, RecordedEvent, RunObserver, RunTrace, Sampler};
 
 use crate::{
     projection::{AboutRun, Projection},
@@ -36,7 +36,7 @@ impl TraceObserver {
 }
 
 impl Observer for TraceObserver {
-    fn watch(&self, run: ObservedRun<'_>) -> Box<dyn RunWatch> {
+    fn observe(&self, run: ObservedRun<'_>) -> Box<dyn RunObserver> {
         let trace = RunTrace::of(run.run_id, run.request.trace.as_ref(), self.sampler);
         if !trace.is_sampled {
             return Box::new(Unsampled);
@@ -49,20 +49,20 @@ impl Observer for TraceObserver {
         };
         let projection = Projection::new(run.run_id.as_str(), about);
         let (recalled, queue) = (Vec::new(), self.queue.clone());
-        Box::new(Watch { projection, was_lost: run.was_lost, recalled, queue })
+        Box::new(TracedRun { projection, was_lost: run.was_lost, recalled, queue })
     }
 }
 
 /// A run whose trace is not recorded.
 struct Unsampled;
 
-impl RunWatch for Unsampled {
+impl RunObserver for Unsampled {
     fn recall(&mut self, _recorded: &RecordedEvent) {}
 
     fn note(&mut self, _recorded: &RecordedEvent) {}
 }
 
-struct Watch {
+struct TracedRun {
     projection: Projection,
     /// Whether an earlier worker may not have sent its spans.
     was_lost: bool,
@@ -71,7 +71,7 @@ struct Watch {
     queue: SpanQueue,
 }
 
-impl Watch {
+impl TracedRun {
     fn send_recalled(&mut self) {
         for span in std::mem::take(&mut self.recalled) {
             self.queue.send(span);
@@ -79,7 +79,7 @@ impl Watch {
     }
 }
 
-impl RunWatch for Watch {
+impl RunObserver for TracedRun {
     fn recall(&mut self, recorded: &RecordedEvent) {
         let ended = self.projection.apply(recorded);
         if self.was_lost {

@@ -12,9 +12,13 @@ fn observer(sampler: Sampler, max_queue: usize) -> (TraceObserver, mpsc::Receive
     (TraceObserver::new(sampler, false, SharedProviders::default(), queue), spans)
 }
 
-fn watch(observer: &TraceObserver, request: &Arc<RunRequest>, was_lost: bool) -> Box<dyn RunWatch> {
+fn watch(
+    observer: &TraceObserver,
+    request: &Arc<RunRequest>,
+    was_lost: bool,
+) -> Box<dyn RunObserver> {
     let run_id = &RunId::from(RUN);
-    observer.watch(ObservedRun {
+    observer.observe(ObservedRun {
         run_id,
         request,
         is_model_configured: true,

@@ -21,8 +21,8 @@ use turnwire_contract::{
 use crate::{
     Store,
     audit_chain::{ChainEnd, WaitingRecords, first_hash, next_hash},
+    batch_queue::Waited,
     database::{Database, DatabaseError, Result, Row, Value, values},
-    turn_queue::Waited,
     workers::micros,
 };
 
@@ -138,7 +138,9 @@ impl Store {
             let appended = loop {
                 match queue.wait(&mut appended).await {
                     Waited::Done(appended) => break appended,
-                    Waited::Turn(mut end) => self.append_batch(&mut end, queue.next_batch()).await,
+                    Waited::Leader(mut end) => {
+                        self.append_batch(&mut end, queue.next_batch()).await;
+                    }
                 }
             };
             if let Some(appended) = appended {

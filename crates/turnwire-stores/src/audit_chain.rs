@@ -4,11 +4,11 @@ use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 use turnwire_contract::AuditRecord;
 
-use crate::{database::DatabaseError, turn_queue::TurnQueue};
+use crate::{batch_queue::BatchQueue, database::DatabaseError};
 
-/// Records that wait to be appended. Whoever has the turn has the end of the chain, unless the next
+/// Records that wait to be appended. The leader has the end of the chain, unless the next
 /// record begins a new one.
-pub(crate) type AuditQueue = TurnQueue<WaitingRecords, Option<ChainEnd>>;
+pub(crate) type AuditQueue = BatchQueue<WaitingRecords, Option<ChainEnd>>;
 
 pub(crate) struct WaitingRecords {
     pub(crate) records: Vec<AuditRecord>,

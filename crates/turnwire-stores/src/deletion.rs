@@ -8,15 +8,15 @@ use tokio::{sync::oneshot, time::Instant};
 use turnwire_contract::StoreError;
 
 use crate::{
+    batch_queue::BatchQueue,
     database::{Database, Dialect, Result, Row, Transaction, Value, values},
     entries::IS_INPUT,
     input_lists::{self, ListKey},
-    turn_queue::TurnQueue,
 };
 
-/// Runs that wait to be deleted together. Whoever has the turn knows when the last batch
+/// Runs that wait to be deleted together. The leader knows when the last batch
 /// ended, if several shared it.
-pub(crate) type DeletionQueue = TurnQueue<WaitingDeletion, Option<Instant>>;
+pub(crate) type DeletionQueue = BatchQueue<WaitingDeletion, Option<Instant>>;
 
 pub(crate) struct WaitingDeletion {
     pub(crate) run: RunKey,

@@ -85,7 +85,7 @@ impl HeartbeatState {
 
     /// Returns whether heartbeats have succeeded for a whole lease. After an outage all leases have
     /// expired; only then has every other worker had time for a heartbeat.
-    pub(crate) fn is_settled(&self, now: Instant, lease: Duration) -> bool {
+    pub(crate) fn are_steady(&self, now: Instant, lease: Duration) -> bool {
         let series = lock(&self.series);
         let within =
             |heartbeat: Option<Instant>| heartbeat.map(|heartbeat| now.duration_since(heartbeat));

@@ -4,21 +4,21 @@ use super::{HeartbeatState, MAX_STUCK};
 
 /// C18: a gap of more than a lease restarts the series of heartbeats.
 #[test]
-fn a_worker_is_settled_after_a_lease_of_beats() {
+fn heartbeats_are_steady_after_a_lease() {
     let lease = Duration::from_secs(2);
     let (heartbeats, start) = (HeartbeatState::default(), tokio::time::Instant::now());
     let at = |millis| start + Duration::from_millis(millis);
-    assert!(!heartbeats.is_settled(at(0), lease), "never heard");
+    assert!(!heartbeats.are_steady(at(0), lease), "never heard");
     for heartbeat in [0, 1_900, 3_800] {
         heartbeats.record(at(heartbeat), lease);
     }
-    assert!(heartbeats.is_settled(at(3_800), lease));
-    assert!(!heartbeats.is_settled(at(5_900), lease), "not heard any more");
+    assert!(heartbeats.are_steady(at(3_800), lease));
+    assert!(!heartbeats.are_steady(at(5_900), lease), "not heard any more");
     heartbeats.record(at(5_900), lease);
-    assert!(!heartbeats.is_settled(at(5_900), lease), "a new series");
+    assert!(!heartbeats.are_steady(at(5_900), lease), "a new series");
     heartbeats.record(at(7_000), lease);
-    assert!(!heartbeats.is_settled(at(7_899), lease));
-    assert!(heartbeats.is_settled(at(7_900), lease));
+    assert!(!heartbeats.are_steady(at(7_899), lease));
+    assert!(heartbeats.are_steady(at(7_900), lease));
 }
 
 /// C27: a node whose writer is stuck stops its heartbeats, so that others claim its runs. After a

@@ -43,9 +43,9 @@ impl Journal for Store {
         &self,
         tenant: &TenantId,
         batch: Vec<Arc<RecordedEvent>>,
-        ending: RunEnd,
+        run_end: RunEnd,
     ) -> Result<bool, JournalError> {
-        self.append_with(tenant, batch, Some(ending)).await?;
+        self.append_with(tenant, batch, Some(run_end)).await?;
         Ok(true)
     }
 
@@ -129,7 +129,7 @@ impl Store {
         &self,
         tenant: &TenantId,
         batch: Vec<Arc<RecordedEvent>>,
-        ending: Option<RunEnd>,
+        run_end: Option<RunEnd>,
     ) -> Result<(), JournalError> {
         let Some(first) = batch.first() else { return Ok(()) };
         let conflict = || JournalError::Conflict { run_id: first.run_id.clone(), seq: first.seq };
@@ -142,16 +142,16 @@ impl Store {
         }
         let run_id = first.run_id.clone();
         let key = self.retry_until_available(|| self.0.sealing.current(tenant)).await?;
-        let ending = match ending {
-            Some(ending) => Some(StoredEnd::of(&*self.0.database, tenant, &run_id, ending).await),
+        let run_end = match run_end {
+            Some(run_end) => Some(StoredEnd::of(&*self.0.database, tenant, &run_id, run_end).await),
             None => None,
         };
         let summary = self.summary_after(tenant, &batch).await;
         // What the events cause for receivers of webhooks.
         let deliveries = self.deliveries_of(tenant, batch.iter().map(AsRef::as_ref)).await;
-        let (is_over, is_noted) = (ending.is_some(), ending.is_some() || summary.is_some());
+        let (is_over, is_noted) = (run_end.is_some(), run_end.is_some() || summary.is_some());
         let (tenant, new_run, has_deliveries) = (tenant.clone(), None, !deliveries.is_empty());
-        let append = Append { tenant, events: batch, ending, summary, deliveries, new_run, key };
+        let append = Append { tenant, events: batch, run_end, summary, deliveries, new_run, key };
         let appended = self.0.writer.append(append).await;
         if has_deliveries {
             self.0.delivery_added.notify_one();

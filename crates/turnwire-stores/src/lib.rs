@@ -22,7 +22,7 @@
 //! * `workers` stores leases, claims and pending commands, `heartbeats` is what this worker knows of
 //!   its own. `outage` has the backoff while a server is unavailable.
 //! * `deletion` deletes runs, `shared_deletion` those that are to go at the same time, `retention`
-//!   old ones. `turn_queue` is how requests are done together. `compaction` merges the journal rows
+//!   old ones. `batch_queue` is how requests are done together. `compaction` merges the journal rows
 //!   of finished runs. `backup` copies a SQLite store.
 //! * `sealing` encrypts what is stored, with a key per tenant. `encryption` is what an operator does
 //!   with these keys. `secret_box` has the keys of the operator.
@@ -36,6 +36,7 @@ mod api_keys;
 mod audit;
 mod audit_chain;
 mod backup;
+mod batch_queue;
 mod blob_store;
 mod compaction;
 mod conversations;
@@ -75,7 +76,6 @@ mod store;
 mod sync;
 mod time;
 mod trust;
-mod turn_queue;
 mod usage;
 mod webhook_rows;
 mod webhooks;

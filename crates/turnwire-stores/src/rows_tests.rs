@@ -277,7 +277,7 @@ fn strange_events() -> impl Strategy<Value = Event> {
         let mut request = RunRequest::new(model, vec![Item::user("hi")]);
         request.generation.answer_schema = Some(schema.clone());
         request.generation.temperature = Some(temperature);
-        request.echo.insert("as it came".to_owned(), schema);
+        request.surface_data.insert("as it came".to_owned(), schema);
         Event::RunQueued { request: Arc::new(request) }
     });
     let text_added =

@@ -106,7 +106,7 @@ pub(crate) fn statements(
             )
         })?);
     }
-    let outcomes = runs.iter().map(|(_, _, ending, _)| encode(&ending.outcome));
+    let outcomes = runs.iter().map(|(_, _, run_end, _)| encode(&run_end.outcome));
     let ends =
         ids.iter().zip(outcomes).map(|((tenant, run_id), outcome)| Ok((tenant, run_id, outcome?)));
     let ends: Vec<_> = ends.collect::<Result<_>>()?;
@@ -156,7 +156,7 @@ pub(crate) struct EndColumns<'a> {
 
 impl<'a> EndColumns<'a> {
     pub(crate) fn of(runs: &[EndOfRun<'a>]) -> Result<Self> {
-        let outcomes = runs.iter().map(|(_, _, ending, _)| encode(&ending.outcome));
+        let outcomes = runs.iter().map(|(_, _, run_end, _)| encode(&run_end.outcome));
         Ok(Self {
             tenants: runs.iter().map(|(tenant, ..)| tenant.as_str()).collect(),
             run_ids: runs.iter().map(|(_, run_id, ..)| run_id.as_str()).collect(),

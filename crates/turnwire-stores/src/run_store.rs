@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use tracing::error;
 use turnwire_contract::{
-    Created, Entry, Event, Failure, NewRun, RecordedEvent, RequestKey, RunCounts, RunEnd,
+    Created, Entry, Event, Failure, IdempotencyKey, NewRun, RecordedEvent, RunCounts, RunEnd,
     RunFilter, RunId, RunOutcome, RunPage, RunQuery, RunRecord, RunRecords, RunRequest, RunStatus,
     RunSummary, SealedSecret, Seq, StoreError, TenantId, Timestamp, Usage,
 };
@@ -31,7 +31,7 @@ impl RunRecords for Store {
     async fn find_by_key(
         &self,
         tenant: &TenantId,
-        key: &RequestKey,
+        key: &IdempotencyKey,
         _now: Timestamp,
     ) -> Result<Option<RunId>> {
         let sql = format!(
@@ -116,10 +116,10 @@ impl RunRecords for Store {
         let tenant = TenantId::from(row.text(0)?);
         let key = self.0.sealing.current(&tenant).await?;
         let (key, database) = (key.as_deref(), &*self.0.database);
-        let ending = RunEnd { outcome, entries };
-        let ending = StoredEnd::of(database, &tenant, run_id, ending).await;
+        let run_end = RunEnd { outcome, entries };
+        let run_end = StoredEnd::of(database, &tenant, run_id, run_end).await;
         let (dialect, mut transaction) = (database.dialect(), database.begin().await?);
-        run_ends::store(&mut *transaction, dialect, &[(&tenant, run_id, &ending, key)]).await?;
+        run_ends::store(&mut *transaction, dialect, &[(&tenant, run_id, &run_end, key)]).await?;
         Ok(transaction.commit().await?)
     }
 
@@ -145,8 +145,8 @@ impl RunRecords for Store {
         append_forced_end(&mut *transaction, tenant, run_id, &outcome, at).await?;
         let added: Vec<&NewDelivery> = deliveries.iter().collect();
         webhook_rows::store(&mut *transaction, dialect, &added).await?;
-        let ending = StoredEnd::new(outcome, Vec::new());
-        run_ends::store(&mut *transaction, dialect, &[(tenant, run_id, &ending, None)]).await?;
+        let run_end = StoredEnd::new(outcome, Vec::new());
+        run_ends::store(&mut *transaction, dialect, &[(tenant, run_id, &run_end, None)]).await?;
         transaction.commit().await?;
         if !deliveries.is_empty() {
             self.0.delivery_added.notify_one();
@@ -190,11 +190,11 @@ impl Store {
 }
 
 /// Returns the run that has the key, if the same request created it.
-pub(crate) fn run_of_key(row: &Row, key: &RequestKey) -> Result<RunId> {
+pub(crate) fn run_of_key(row: &Row, key: &IdempotencyKey) -> Result<RunId> {
     if row.text(0)? == key.fingerprint {
         Ok(RunId::from(row.text(1)?))
     } else {
-        Err(StoreError::KeyReused(key.key.clone()))
+        Err(StoreError::IdempotencyKeyReused(key.key.clone()))
     }
 }
 

@@ -16,11 +16,11 @@ use turnwire_contract::{RunId, StoreError, TenantId};
 
 use crate::{
     Result, Store,
+    batch_queue::Waited,
     database::{DatabaseError, values},
     deletion::{self, Deleted, RunKey, WaitingDeletion},
     failures::rolled_back,
     run_store::{lock_finished_run, unknown},
-    turn_queue::Waited,
 };
 
 /// From the end of a batch of several to the next one.
@@ -46,7 +46,7 @@ impl Store {
             let deleted = loop {
                 match queue.wait(&mut deleted).await {
                     Waited::Done(deleted) => break deleted,
-                    Waited::Turn(mut last_shared) => {
+                    Waited::Leader(mut last_shared) => {
                         if let Some(last_end) = *last_shared
                             && !queue.is_full()
                         {
@@ -62,7 +62,7 @@ impl Store {
             match deleted {
                 Some(Deleted::Done(result)) => return result,
                 Some(Deleted::Alone) => return self.delete_alone(tenant, run_id, &run).await,
-                // Whoever had the turn was dropped.
+                // The leader was dropped.
                 None => {}
             }
         }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout};
 use turnwire_contract::{
-    Conversations, Created, Event, JournalError, NewRun, RequestKey, RunId, RunProgress,
+    Conversations, Created, Event, IdempotencyKey, JournalError, NewRun, RunId, RunProgress,
     RunSummary, StoreError, UsageSubject,
 };
 
@@ -40,7 +40,7 @@ impl Store {
     pub(crate) async fn create_run(&self, run: &NewRun) -> Result<Created> {
         let key = self.0.sealing.current(&run.request.tenant).await?;
         let request = EncodedRequest::of(run, key.as_deref(), self.0.heartbeats.may_write_lists())?;
-        if request.shared.is_none() && is_standalone(run) && !run.beginning.is_empty() {
+        if request.shared.is_none() && is_standalone(run) && !run.first_events.is_empty() {
             return self.create_in_batch(run, request, key).await;
         }
         let encoded = EncodedRun::of(run, request, key)?;
@@ -56,8 +56,8 @@ impl Store {
         match &created {
             Ok(Created::WithEvents) => {
                 let (tenant, bytes) = (&run.request.tenant, encoded.n_bytes);
-                self.0.tails.note_written(tenant, &run.beginning, bytes);
-                let progress = RunProgress::after(&run.beginning);
+                self.0.tails.note_written(tenant, &run.first_events, bytes);
+                let progress = RunProgress::after(&run.first_events);
                 self.0.tails.progress().set(&run.run_id, progress);
                 self.0.list_changed.notify_waiters();
             }
@@ -76,12 +76,12 @@ impl Store {
         request: EncodedRequest,
         key: Option<Arc<DataKey>>,
     ) -> Result<Created> {
-        let (progress, run_id) = (RunProgress::after(&run.beginning), &run.run_id);
+        let (progress, run_id) = (RunProgress::after(&run.first_events), &run.run_id);
         let summary = SummaryColumns::of(&progress);
         let append = Append {
             tenant: run.request.tenant.clone(),
-            events: run.beginning.clone(),
-            ending: None,
+            events: run.first_events.clone(),
+            run_end: None,
             summary: None,
             deliveries: Vec::new(),
             new_run: Some(NewRunRow {
@@ -142,7 +142,7 @@ impl Store {
         encoded: &EncodedRun<'_>,
     ) -> Result<Option<RunId>, CreateError> {
         let (run, dialect) = (encoded.run, self.0.database.dialect());
-        if let Some(key) = &run.key
+        if let Some(key) = &run.idempotency_key
             && let Some(before) = use_key(transaction, dialect, run, key).await?
         {
             return Ok(Some(before));
@@ -241,7 +241,7 @@ impl EncodedRequest {
     /// Encodes the first event of the run again, without what is stored elsewhere.
     fn shorten(&self, rows: &mut [EventRow], run: &NewRun) -> Result<(), DatabaseError> {
         if let (Some(shared), Some(row), Some(queued)) =
-            (&self.shared, rows.first_mut(), run.beginning.first())
+            (&self.shared, rows.first_mut(), run.first_events.first())
             && let Event::RunQueued { request } = &queued.event
             && *request == run.request
         {
@@ -315,12 +315,12 @@ struct EncodedRun<'a> {
 impl<'a> EncodedRun<'a> {
     fn of(run: &'a NewRun, request: EncodedRequest, key: Option<Arc<DataKey>>) -> Result<Self> {
         let rejected = |error: DatabaseError| StoreError::Rejected(error.to_string());
-        let mut rows = to_rows(&run.beginning).map_err(rejected)?;
+        let mut rows = to_rows(&run.first_events).map_err(rejected)?;
         let n_bytes = rows.iter().map(|row| row.body.len()).sum();
         request.shorten(&mut rows, run)?;
         let rows = sealed_rows(rows, &run.run_id, key.as_deref()).map_err(rejected)?;
         let model = model_column(run);
-        let summary = SummaryColumns::of(&RunProgress::after(&run.beginning));
+        let summary = SummaryColumns::of(&RunProgress::after(&run.first_events));
         let holder = holder_column(run);
         Ok(Self { run, request, model, holder, summary, rows, n_bytes, tag: new_tag(), key })
     }
@@ -405,7 +405,7 @@ impl<'a> EncodedRun<'a> {
 
 /// Returns whether the run has no conversation, no continued run, no key and no secrets.
 fn is_standalone(run: &NewRun) -> bool {
-    let NewRun { request, key, secrets, .. } = run;
+    let NewRun { request, idempotency_key: key, secrets, .. } = run;
     let follows = request.conversation_id.is_some() || request.continues.is_some();
     key.is_none() && !follows && request.before.is_empty() && secrets.is_empty()
 }
@@ -415,7 +415,7 @@ async fn use_key(
     transaction: &mut dyn Transaction,
     dialect: &'static Dialect,
     run: &NewRun,
-    key: &RequestKey,
+    key: &IdempotencyKey,
 ) -> Result<Option<RunId>> {
     // A second request waits here for the first. An expired key is replaced. A valid one is only
     // locked and then read.

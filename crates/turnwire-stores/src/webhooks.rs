@@ -58,7 +58,11 @@ impl WebhookOutbox for Store {
         Ok(claimed)
     }
 
-    async fn settle(&self, claimed: &ClaimedDelivery, attempt: &DeliveryAttempt) -> Result<bool> {
+    async fn record_attempt(
+        &self,
+        claimed: &ClaimedDelivery,
+        attempt: &DeliveryAttempt,
+    ) -> Result<bool> {
         let sql = "update webhook_deliveries set status = $3, due_at = $4, last_attempt_at = $5,
                        http_status = $6, error = $7, n_attempts = n_attempts + 1, claim = 0
                    where id = $1 and status = 'pending' and (claim = $2 or $3 = 'delivered')
@@ -173,8 +177,9 @@ impl Store {
         let values = values![tenant, run_id.as_str()];
         let found = self.0.database.query(sql, &values).await;
         let request = found.as_ref().ok().and_then(|found| found.first()?.text(0).ok());
-        let request = request.and_then(|text| serde_json::from_str::<EchoedRequest>(text).ok());
-        request.and_then(|request| request.echo.store).unwrap_or(true)
+        let request =
+            request.and_then(|text| serde_json::from_str::<RequestSurfaceData>(text).ok());
+        request.and_then(|request| request.surface_data.store).unwrap_or(true)
     }
 
     /// Returns the receivers that have something due.
@@ -248,13 +253,13 @@ impl Store {
 
 /// The part of a request that says whether its response is stored.
 #[derive(Default, Deserialize)]
-struct EchoedRequest {
-    #[serde(default)]
-    echo: EchoedFields,
+struct RequestSurfaceData {
+    #[serde(rename = "echo", default)]
+    surface_data: SurfaceDataFields,
 }
 
 #[derive(Default, Deserialize)]
-struct EchoedFields {
+struct SurfaceDataFields {
     store: Option<bool>,
 }
 

@@ -61,8 +61,8 @@ impl Leases for Store {
 
     async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>> {
         let (database, lease) = (&self.0.database, self.0.options.lease);
-        let settled = self.0.heartbeats.is_settled(Instant::now(), lease);
-        let values = values![&self.0.worker, most, settled];
+        let steady = self.0.heartbeats.are_steady(Instant::now(), lease);
+        let values = values![&self.0.worker, most, steady];
         let claimed = database.query(&claim_sql(database.dialect()), &values).await?;
         let abandoned = |row: &Row| abandoned(row, lease);
         Ok(claimed.iter().map(abandoned).collect::<Result<_, _>>()?)

@@ -6,11 +6,11 @@ use super::*;
 /// R11.
 #[test]
 fn a_place_is_written_as_event_and_frame() {
-    let place = Cursor::new(Seq(12), 3);
-    assert_eq!(place.to_string(), "12.3");
-    assert_eq!("12.3".parse(), Ok(place));
-    assert_eq!(serde_json::to_value(place).unwrap(), json!("12.3"));
-    assert_eq!(serde_json::from_value::<Cursor>(json!("12.3")).unwrap(), place);
+    let cursor = Cursor::new(Seq(12), 3);
+    assert_eq!(cursor.to_string(), "12.3");
+    assert_eq!("12.3".parse(), Ok(cursor));
+    assert_eq!(serde_json::to_value(cursor).unwrap(), json!("12.3"));
+    assert_eq!(serde_json::from_value::<Cursor>(json!("12.3")).unwrap(), cursor);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn every_frame_comes_after_the_start() {
 proptest! {
     #[test]
     fn what_is_written_can_be_read(seq: u64, index: u32) {
-        let place = Cursor::new(Seq(seq), index);
-        prop_assert_eq!(place.to_string().parse(), Ok(place));
+        let cursor = Cursor::new(Seq(seq), index);
+        prop_assert_eq!(cursor.to_string().parse(), Ok(cursor));
     }
 }

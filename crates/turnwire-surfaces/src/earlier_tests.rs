@@ -47,7 +47,7 @@ fn a_history_becomes_messages_with_their_calls() {
     let history = [
         Item::Message { role: Role::System, content: vec![Content::text("Be brief.")] },
         Item::user("Find it."),
-        Item::Reasoning { text: "Hm.".into(), seal: None },
+        Item::Reasoning { text: "Hm.".into(), encrypted_content: None },
         Item::assistant("Searching. "),
         call("call_1", "search", "{\"query\":\"rust\"}"),
         call("call_2", "draw", "{}"),

@@ -124,7 +124,7 @@ impl ToolBlock {
         self.duration_ms = duration_ms;
         if let ToolOutcome::Succeeded { output } = outcome {
             self.result = Some(output.text.clone());
-            self.short_result = Some(words::ending(outcome));
+            self.short_result = Some(words::call_outcome(outcome));
             self.images = output.images.iter().map(turnwire_contract::Image::data_url).collect();
         } else {
             self.short_result = Some(result_summary(outcome));

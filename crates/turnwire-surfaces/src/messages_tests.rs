@@ -96,7 +96,7 @@ fn what_was_asked_is_in_the_list() {
     let refusal = Content::Refusal { text: "no".to_owned() };
     asked.input = vec![
         Item::Message { role: Role::System, content: vec![Content::text("Be brief."), image] },
-        Item::Reasoning { text: "hm".to_owned(), seal: None },
+        Item::Reasoning { text: "hm".to_owned(), encrypted_content: None },
         Item::Message { role: Role::Assistant, content: vec![Content::text("yes "), refusal] },
     ];
     let (messages, _) = lines(Story::of(asked));
@@ -432,7 +432,7 @@ fn thoughts_are_kept_apart() {
     let story = story.then(Event::ReasoningFinished {
         item_id: item_id(),
         text: "hm, yes".to_owned(),
-        seal: None,
+        encrypted_content: None,
         completeness: Completeness::Complete,
     });
     let messages = check(

@@ -24,7 +24,7 @@ pub const REDACTED: &str = "[redacted]";
 /// What stands in the place of arguments, which are JSON.
 const REDACTED_JSON: &str = r#"{"redacted":true}"#;
 
-/// Returns the event without its texts. Its place and its time stay.
+/// Returns the event without its texts. Its seq and its time stay.
 pub fn redacted(recorded: &RecordedEvent) -> RecordedEvent {
     let RecordedEvent { run_id, seq, at, event } = recorded;
     RecordedEvent { run_id: run_id.clone(), seq: *seq, at: *at, event: event_of(event) }
@@ -143,7 +143,7 @@ fn speech_of(event: &Event) -> Event {
         Event::ReasoningFinished { item_id, completeness, .. } => Event::ReasoningFinished {
             item_id: item_id.clone(),
             text,
-            seal: None,
+            encrypted_content: None,
             completeness: *completeness,
         },
         _ => Event::Unknown(Map::new()),

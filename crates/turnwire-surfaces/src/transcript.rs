@@ -224,7 +224,7 @@ impl Transcript {
         let mark = Mark::of(outcome);
         let (call_id, title, label) = facts(call);
         let duration_ms = call.started.map(|_| duration_ms);
-        let detail = words::ending(outcome);
+        let detail = words::call_outcome(outcome);
         self.totals.n_tools += 1;
         self.totals.n_failed += u32::from(matches!(mark, Mark::Failed | Mark::Unknown));
         frames.push(TranscriptFrame::ToolEnded {
@@ -245,7 +245,7 @@ impl Transcript {
             n_tokens: usage.input_tokens + usage.output_tokens,
             ..self.totals
         };
-        let words = words::run_ending(outcome);
+        let words = words::run_outcome(outcome);
         TranscriptFrame::Ended { outcome: outcome.clone(), words, totals }
     }
 }

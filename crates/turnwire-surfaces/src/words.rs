@@ -18,7 +18,7 @@ pub const PREPARING: &str = "preparing";
 pub const NEEDS_APPROVAL: &str = "needs approval";
 /// The note on a call whose tool waits for the user.
 pub const NEEDS_INPUT: &str = "needs input";
-/// Maximum length of a note or an ending, in characters.
+/// Maximum length of a note or an outcome, in characters.
 const NOTE_CHARS: usize = 100;
 
 /// What `call` is doing after `event`, in short form; `None` for events that do not change it.
@@ -88,7 +88,7 @@ fn amount(nanos: u64) -> String {
 
 /// How a call ended, on one line: the tool's own short text or the beginning of its result, or the
 /// error.
-pub fn ending(outcome: &ToolOutcome) -> String {
+pub fn call_outcome(outcome: &ToolOutcome) -> String {
     let words = match outcome {
         ToolOutcome::Succeeded { output } => match &output.short {
             Some(short) if !short.is_empty() => short.clone(),
@@ -109,7 +109,7 @@ pub fn ending(outcome: &ToolOutcome) -> String {
 }
 
 /// How a run ended, in short form.
-pub fn run_ending(outcome: &RunOutcome) -> String {
+pub fn run_outcome(outcome: &RunOutcome) -> String {
     match outcome {
         RunOutcome::Completed => "done".to_owned(),
         RunOutcome::Incomplete { reason } => {

@@ -103,36 +103,36 @@ fn silence_is_counted_from_the_last_word_of_the_tool() {
 }
 
 #[track_caller]
-fn check_ending(outcome: ToolOutcome, expected: &str) {
-    assert_eq!(ending(&outcome), expected);
+fn check_call_outcome(outcome: ToolOutcome, expected: &str) {
+    assert_eq!(call_outcome(&outcome), expected);
 }
 
 #[test]
 fn every_ending_has_its_word() {
     let text = |text: &str| text.to_owned();
-    check_ending(succeeded("20"), "20");
-    check_ending(succeeded(""), "(no output)");
+    check_call_outcome(succeeded("20"), "20");
+    check_call_outcome(succeeded(""), "(no output)");
     let short = |short: &str| ToolOutcome::Succeeded {
         output: ToolOutput { short: Some(short.to_owned()), ..ToolOutput::text("long text") },
     };
-    check_ending(short("6 results"), "6 results");
-    check_ending(short(""), "long text");
-    check_ending(failed("exit 1"), "failed: exit 1");
-    check_ending(ToolOutcome::NotFound { message: text("no `x`") }, "failed: no `x`");
-    check_ending(
+    check_call_outcome(short("6 results"), "6 results");
+    check_call_outcome(short(""), "long text");
+    check_call_outcome(failed("exit 1"), "failed: exit 1");
+    check_call_outcome(ToolOutcome::NotFound { message: text("no `x`") }, "failed: no `x`");
+    check_call_outcome(
         ToolOutcome::InvalidArguments { message: text("`a` is missing") },
         "failed: invalid arguments: `a` is missing",
     );
-    check_ending(ToolOutcome::TimedOut { after_ms: 60_000 }, "timed out after 60 s");
-    check_ending(ToolOutcome::Cancelled, "stopped");
-    check_ending(ToolOutcome::Denied { reason: text("") }, "denied");
-    check_ending(ToolOutcome::Denied { reason: text("not now") }, "denied: not now");
-    check_ending(
+    check_call_outcome(ToolOutcome::TimedOut { after_ms: 60_000 }, "timed out after 60 s");
+    check_call_outcome(ToolOutcome::Cancelled, "stopped");
+    check_call_outcome(ToolOutcome::Denied { reason: text("") }, "denied");
+    check_call_outcome(ToolOutcome::Denied { reason: text("not now") }, "denied: not now");
+    check_call_outcome(
         ToolOutcome::Skipped { reason: text("the run failed") },
         "stopped: the run failed",
     );
-    check_ending(ToolOutcome::OutcomeUnknown { message: text("") }, "outcome unknown");
-    check_ending(
+    check_call_outcome(ToolOutcome::OutcomeUnknown { message: text("") }, "outcome unknown");
+    check_call_outcome(
         ToolOutcome::OutcomeUnknown { message: text("no answer\ncame") },
         "outcome unknown: no answer came",
     );
@@ -140,11 +140,11 @@ fn every_ending_has_its_word() {
 
 #[test]
 fn every_run_ending_has_its_words() {
-    let incomplete = |reason| run_ending(&RunOutcome::Incomplete { reason });
-    assert_eq!(run_ending(&RunOutcome::Completed), "done");
-    assert_eq!(run_ending(&RunOutcome::Cancelled), "stopped");
+    let incomplete = |reason| run_outcome(&RunOutcome::Incomplete { reason });
+    assert_eq!(run_outcome(&RunOutcome::Completed), "done");
+    assert_eq!(run_outcome(&RunOutcome::Cancelled), "stopped");
     let failure = Failure::new("model", "the model is not available");
-    assert_eq!(run_ending(&RunOutcome::Failed { failure }), "failed: the model is not available");
+    assert_eq!(run_outcome(&RunOutcome::Failed { failure }), "failed: the model is not available");
     let reasons = [
         (
             IncompleteReason::MaxOutputTokens,

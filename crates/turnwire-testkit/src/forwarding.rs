@@ -9,10 +9,10 @@ use std::{collections::BTreeMap, fmt, ops::Deref, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use turnwire_contract::{
     AbandonedRun, Allowed, BlobError, BlobId, BlobStore, Commands, ConversationId,
-    ConversationRecord, Conversations, Created, Entries, Entry, EventStream, ItemId, Journal,
-    JournalError, JournalHead, Lease, Leases, NewRun, PendingCommand, RecordedEvent, RequestKey,
-    RunCommand, RunCounts, RunEnd, RunFilter, RunId, RunOutcome, RunPage, RunQuery, RunRecord,
-    RunRecords, RunSummary, SealedSecret, Seq, StoreError, TenantId, Timestamp,
+    ConversationRecord, Conversations, Created, Entries, Entry, EventStream, IdempotencyKey,
+    ItemId, Journal, JournalError, JournalHead, Lease, Leases, NewRun, PendingCommand,
+    RecordedEvent, RunCommand, RunCounts, RunEnd, RunFilter, RunId, RunOutcome, RunPage, RunQuery,
+    RunRecord, RunRecords, RunSummary, SealedSecret, Seq, StoreError, TenantId, Timestamp,
 };
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -144,11 +144,11 @@ impl<S: Journal, W: Watcher> Journal for Forwarding<S, W> {
         &self,
         tenant: &TenantId,
         batch: Vec<Arc<RecordedEvent>>,
-        ending: RunEnd,
+        run_end: RunEnd,
     ) -> Result<bool, JournalError> {
         let events = batch.clone();
         let call = StoreCall { name: "append_end", batch: &events, ..StoreCall::default() };
-        self.around_call(call, self.store.append_end(tenant, batch, ending)).await
+        self.around_call(call, self.store.append_end(tenant, batch, run_end)).await
     }
 
     async fn read(
@@ -212,7 +212,7 @@ impl<S: RunRecords, W: Watcher> RunRecords for Forwarding<S, W> {
     async fn find_by_key(
         &self,
         tenant: &TenantId,
-        key: &RequestKey,
+        key: &IdempotencyKey,
         now: Timestamp,
     ) -> Result<Option<RunId>, StoreError> {
         self.around("find_by_key", self.store.find_by_key(tenant, key, now)).await

@@ -465,7 +465,7 @@ fn handed_back() -> Vec<Scenario> {
                 budget: None,
             }];
             let asked = json!({ "call_1": "mcpr_1" });
-            request.echo.insert("approval_requests".into(), asked);
+            request.surface_data.insert("approval_requests".into(), asked);
         })
     };
     vec![
@@ -588,7 +588,7 @@ fn searches() -> Vec<Scenario> {
             ))
             .request(|request| {
                 let included = json!(["file_search_call.results"]);
-                request.echo.insert("include".into(), included);
+                request.surface_data.insert("include".into(), included);
             }),
         ),
     ]

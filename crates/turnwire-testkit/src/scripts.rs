@@ -40,7 +40,7 @@ pub struct RandomTurn {
     calls: Vec<RandomCall>,
     pause_before_calls: bool,
     interleaved: bool,
-    ending: AnswerEnd,
+    answer_end: AnswerEnd,
 }
 
 /// A call in the model's answer.
@@ -112,7 +112,7 @@ impl RandomRun {
         let tools = props.iter().map(|prop| Arc::new(prop.clone()) as Arc<dyn Tool>);
         TestBench::with_model(Arc::new(model))
             .tools(tools)
-            .heartbeat(Duration::from_secs(3))
+            .tool_silent_interval(Duration::from_secs(3))
             .request(|request| request.parallel_tool_calls = self.parallel)
             .limits(|limits| {
                 (limits.max_turns, limits.max_tool_calls) = self.limits;
@@ -151,7 +151,7 @@ impl RandomRun {
                 };
                 return Some(Act::Resolve(call_id.clone(), decision));
             }
-            let now = disturbances.iter().find(|(place, _)| *place == recorded.seq.0)?;
+            let now = disturbances.iter().find(|(seq, _)| *seq == recorded.seq.0)?;
             match (&now.1, &last_call) {
                 (Disturbance::CancelRun, _) => Some(Act::CancelRun),
                 (Disturbance::CancelLastCall, Some(call_id)) => {
@@ -165,7 +165,7 @@ impl RandomRun {
 
 impl RandomTurn {
     fn script(&self) -> Turn {
-        if matches!(self.ending, AnswerEnd::Fails) {
+        if matches!(self.answer_end, AnswerEnd::Fails) {
             let message = "out of reach".to_owned();
             return Turn::fails(ModelError::Unavailable { message, retry_after: None });
         }
@@ -184,7 +184,7 @@ impl RandomTurn {
             turn = turn.part(part);
         }
         turn = turn.usage(Usage { cost_nanos: Some(1), ..Usage::default() });
-        match self.ending {
+        match self.answer_end {
             AnswerEnd::Well | AnswerEnd::Fails => turn,
             AnswerEnd::Length => turn.length_cut(),
             AnswerEnd::Filter => turn.content_filter(),
@@ -253,7 +253,7 @@ fn any_turn() -> impl Strategy<Value = RandomTurn> {
         ],
     )
         .prop_map(
-            |(reasoning, text, refusal, calls, pause_before_calls, interleaved, ending)| {
+            |(reasoning, text, refusal, calls, pause_before_calls, interleaved, answer_end)| {
                 RandomTurn {
                     reasoning,
                     text,
@@ -261,7 +261,7 @@ fn any_turn() -> impl Strategy<Value = RandomTurn> {
                     calls,
                     pause_before_calls,
                     interleaved,
-                    ending,
+                    answer_end,
                 }
             },
         )

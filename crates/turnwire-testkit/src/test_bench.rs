@@ -21,7 +21,7 @@ pub struct TestBench {
     tools: Vec<Arc<dyn Tool>>,
     servers: Arc<dyn ToolServers>,
     request: RunRequest,
-    heartbeat: Duration,
+    tool_silent_interval: Duration,
     policy: ApprovalPolicy,
     quotas: QuotaOptions,
 }
@@ -63,7 +63,7 @@ impl TestBench {
             tools: Vec::new(),
             servers: Arc::new(NoToolServers),
             request: RunRequest::new("scripted", vec![Item::user("Go.")]),
-            heartbeat: Duration::from_secs(5),
+            tool_silent_interval: Duration::from_secs(5),
             policy: ApprovalPolicy::default(),
             quotas: QuotaOptions::default(),
         }
@@ -97,9 +97,9 @@ impl TestBench {
         self
     }
 
-    /// Sets the heartbeat interval of silent tools.
-    pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
-        self.heartbeat = heartbeat;
+    /// Sets the interval between two `ToolSilent` events.
+    pub fn tool_silent_interval(mut self, tool_silent_interval: Duration) -> Self {
+        self.tool_silent_interval = tool_silent_interval;
         self
     }
 
@@ -126,7 +126,7 @@ impl TestBench {
             servers: self.servers,
             any_model: Some(self.model),
             clock_and_ids: Arc::new(ClockAndIds::simulated()),
-            heartbeat: self.heartbeat,
+            tool_silent_interval: self.tool_silent_interval,
             policy: self.policy,
             quotas: self.quotas,
             ..EngineParts::default()

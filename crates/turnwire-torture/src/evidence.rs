@@ -197,7 +197,7 @@ async fn with_whole_request(pool: &PgPool, body: &str) -> anyhow::Result<String>
     };
     for (name, part) in preamble {
         match (request.get_mut(&name).and_then(Value::as_object_mut), part) {
-            (Some(echo), Value::Object(more)) => echo.extend(more),
+            (Some(surface_data), Value::Object(more)) => surface_data.extend(more),
             (_, part) => drop(request.insert(name, part)),
         }
     }

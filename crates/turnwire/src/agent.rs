@@ -155,8 +155,8 @@ impl AgentBuilder {
 
     /// Sets the interval at which a silent tool is reported as still running. Defaults to 5
     /// seconds.
-    pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
-        self.parts.heartbeat = heartbeat;
+    pub fn tool_silent_interval(mut self, tool_silent_interval: Duration) -> Self {
+        self.parts.tool_silent_interval = tool_silent_interval;
         self
     }
 

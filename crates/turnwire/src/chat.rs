@@ -165,7 +165,7 @@ impl StreamChat {
             observers.earlier = items.collect();
         }
         let (seen, watched) = tokio::sync::watch::channel(Seq::START);
-        let handle = agent.runs.start_watched(request, Some(watched.clone())).await?;
+        let handle = agent.runs.start_with_first_reader(request, Some(watched.clone())).await?;
         let events = handle.events().await?;
         watch(observers, handle.id().clone(), events, seen).map_err(|error| {
             handle.cancel();

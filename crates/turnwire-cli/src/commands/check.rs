@@ -303,18 +303,18 @@ fn line_of(finding: &Finding, paint: Paint) -> String {
     };
     let (level, code) = (paint.bold(colour, level), finding.code);
     // A stream may contain escape sequences for the terminal.
-    let place = place_of(finding);
-    let (place, message) = (clean(&place), clean(&finding.message));
-    format!("{level} {code:CODE_WIDTH$} {}: {message}", paint.dim(&place))
+    let location = location_of(finding);
+    let (location, message) = (clean(&location), clean(&finding.message));
+    format!("{level} {code:CODE_WIDTH$} {}: {message}", paint.dim(&location))
 }
 
-fn place_of(finding: &Finding) -> String {
-    let place = &finding.place;
-    let Some(event) = place.event else { return "at the end".to_owned() };
+fn location_of(finding: &Finding) -> String {
+    let location = &finding.location;
+    let Some(event) = location.event else { return "at the end".to_owned() };
     let mut words = vec![format!("event {event}")];
-    words.extend(place.kind.clone());
-    words.extend(place.sequence_number.map(|number| format!("number {number}")));
-    let item = match (&place.item_id, place.output_index) {
+    words.extend(location.kind.clone());
+    words.extend(location.sequence_number.map(|number| format!("number {number}")));
+    let item = match (&location.item_id, location.output_index) {
         (Some(id), Some(index)) => Some(format!("item {index} {id}")),
         (Some(id), None) => Some(format!("item {id}")),
         (None, Some(index)) => Some(format!("item {index}")),

@@ -27,9 +27,9 @@ fn follow_with(arguments: &FollowArguments, environment: &Environment, look: Loo
     let runtime = runtime()?;
     let answering = Answering { policy: arguments.approve, otherwise: WithoutTerminal::Wait };
     let asker = asker(environment, look, answering, None);
-    let ending = runtime.block_on(Box::pin(watch_run(&client, &run_id, look, asker)));
+    let watch_end = runtime.block_on(Box::pin(watch_run(&client, &run_id, look, asker)));
     runtime.shutdown_timeout(LAST_MOMENT);
-    exit_of(ending?, after_end)
+    exit_of(watch_end?, after_end)
 }
 
 async fn watch_run(
@@ -40,7 +40,7 @@ async fn watch_run(
 ) -> Result<WatchEnd> {
     let mut signals = listen()?;
     let run = server_client::follow(client, run_id);
-    let ending = watch(run, look, asker, &mut signals, async {}).await?;
-    tell_how_to_go_on(&ending, run_id, client);
-    Ok(ending)
+    let watch_end = watch(run, look, asker, &mut signals, async {}).await?;
+    tell_how_to_go_on(&watch_end, run_id, client);
+    Ok(watch_end)
 }

@@ -29,10 +29,10 @@ pub(crate) fn refuse_with_server(given: &[(bool, &str)]) -> Result<()> {
 
 /// The exit code of a run that was watched. `describe` words an outcome that is no success.
 pub(crate) fn exit_of(
-    ending: WatchEnd,
+    watch_end: WatchEnd,
     describe: impl FnOnce(&RunOutcome) -> Problem,
 ) -> Result<Exit> {
-    match ending {
+    match watch_end {
         WatchEnd::Left(signal) => Ok(signal.into()),
         WatchEnd::NobodyReads | WatchEnd::Detached => Ok(Exit::Done),
         WatchEnd::NeedsPerson => Ok(Exit::NeedsPerson),
@@ -50,15 +50,15 @@ pub(crate) fn after_end(outcome: &RunOutcome) -> Problem {
     match outcome {
         RunOutcome::Failed { failure } => Problem::failure(failure.message.as_str()),
         RunOutcome::Completed | RunOutcome::Cancelled | RunOutcome::Incomplete { .. } => {
-            Problem::failure(words::run_ending(outcome))
+            Problem::failure(words::run_outcome(outcome))
         }
     }
 }
 
 /// After a run was left, says how to come back to it.
-pub(crate) fn tell_how_to_go_on(ending: &WatchEnd, run_id: &RunId, client: &ServerClient) {
+pub(crate) fn tell_how_to_go_on(watch_end: &WatchEnd, run_id: &RunId, client: &ServerClient) {
     let base = client.base();
-    match ending {
+    match watch_end {
         WatchEnd::Detached => {
             tell(&format!("detached. Follow with: turnwire follow {run_id} --server {base}"));
             tell(&format!("Stop with: turnwire runs cancel {run_id} --server {base}"));

@@ -28,7 +28,7 @@ const SHORT_WAIT: Duration = Duration::from_millis(250);
 const SHORT_WAITS_FOR: Duration = Duration::from_secs(15);
 /// Waits after that, in seconds. The last one is repeated.
 const LONG_WAITS: [u64; 5] = [1, 2, 4, 8, 15];
-/// A line without even a heartbeat for this long is cut. Servers send one every 15 seconds.
+/// A line without even a keep-alive for this long is cut. Servers send one every 15 seconds.
 const MAX_SILENCE: Duration = Duration::from_secs(45);
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 

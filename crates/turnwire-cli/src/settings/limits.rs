@@ -209,7 +209,7 @@ section! {
     /// How long a client may leave written data unread
     write_timeout_sec: NonZeroU64 => server.http.write_time,
     /// The longest silence on a stream
-    keep_alive_sec: NonZeroU64 => server.heartbeat,
+    keep_alive_sec: NonZeroU64 => server.keep_alive_interval,
     /// How long parts of an answer wait for those that follow when many answers are streamed at
     /// once; `0`: never
     max_gathering_ms: u64 => server.gathering,
@@ -240,7 +240,7 @@ pub(crate) struct ServerLimits {
     /// Maximum total size of files in concurrent requests to models.
     pub(crate) prompt_file_bytes: usize,
     /// Maximum time without data on a stream.
-    pub(crate) heartbeat: Duration,
+    pub(crate) keep_alive_interval: Duration,
     /// Maximum time between two appends to an answer.
     pub(crate) gathering: Duration,
 }
@@ -256,7 +256,7 @@ impl Default for ServerLimits {
             body_bytes: options.body_limit,
             file_bytes: options.upload_limit,
             prompt_file_bytes: parts.max_prompt_files,
-            heartbeat: options.heartbeat,
+            keep_alive_interval: options.keep_alive_interval,
             gathering: parts.max_gathering,
         }
     }

@@ -96,7 +96,7 @@ fn every_limit_of_a_server_is_read() {
         body_bytes: number("max_body_bytes"),
         file_bytes: number("max_file_bytes"),
         prompt_file_bytes: number("max_prompt_file_bytes"),
-        heartbeat: time("keep_alive_sec"),
+        keep_alive_interval: time("keep_alive_sec"),
         gathering: Duration::from_millis(number("max_gathering_ms") as u64),
     };
     assert_eq!(read, expected);

@@ -95,8 +95,8 @@ pub(crate) async fn watch(
         cancelling: Fuse::terminated(),
     };
     let mut events = run.updates;
-    if let Some(ending) = watch.follow(&mut events, signals).await? {
-        return watch.leave(ending, signals).await;
+    if let Some(watch_end) = watch.follow(&mut events, signals).await? {
+        return watch.leave(watch_end, signals).await;
     }
     let Watch { display, answer, stopped_by, asker, .. } = watch;
     // Gives the terminal back.
@@ -133,7 +133,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Follows the run to its end. Returns an ending if the run is left before.
+    /// Follows the run to its end. Returns the end of watching if the run is left before.
     async fn follow(
         &mut self,
         events: &mut futures::stream::BoxStream<'static, Result<RunUpdate>>,
@@ -216,10 +216,10 @@ impl Watch {
     }
 
     /// Leaves a run that is not over, with everything displayed that was read of it.
-    async fn leave(self, ending: WatchEnd, signals: &mut Signals) -> Result<WatchEnd> {
+    async fn leave(self, watch_end: WatchEnd, signals: &mut Signals) -> Result<WatchEnd> {
         let Self { id, control, asker, display, .. } = self;
         drop(asker);
-        match ending {
+        match watch_end {
             WatchEnd::NobodyReads => {
                 tokio::select! {
                     signal = signals.next() => return Ok(WatchEnd::Left(signal)),
@@ -233,12 +233,12 @@ impl Watch {
             WatchEnd::Detached | WatchEnd::NeedsPerson => {
                 tracing::debug!(run_id = %id, "left the run");
                 match display.close().await {
-                    Ok(()) => Ok(ending),
+                    Ok(()) => Ok(watch_end),
                     Err(error) => unwritten(&error),
                 }
             }
             // The terminal may hang, so it is not waited for.
-            WatchEnd::Left(_) | WatchEnd::Over { .. } => Ok(ending),
+            WatchEnd::Left(_) | WatchEnd::Over { .. } => Ok(watch_end),
         }
     }
 }

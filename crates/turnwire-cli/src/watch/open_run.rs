@@ -109,6 +109,6 @@ fn taken(answered: Result<AnswerOutcome, AnswerError>) -> Result<Taken> {
         Err(AnswerError::DoesNotFit(why)) => {
             Ok(Taken::Refused(format!("that does not fit the tool: {why}")))
         }
-        Err(AnswerError::Log(error)) => Err(broken(error.into())),
+        Err(AnswerError::Journal(error)) => Err(broken(error.into())),
     }
 }

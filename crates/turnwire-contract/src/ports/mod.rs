@@ -49,7 +49,7 @@ pub use library::{
     FileUpload, Files, FoundChunk, Indexing, Library, LibraryError, Query, SearchResults,
 };
 pub use model::{Finish, Model, ModelError, ModelPart, ModelStream, Prompt};
-pub use observer::{ObservedRun, Observer, RunWatch};
+pub use observer::{ObservedRun, Observer, RunObserver};
 pub use pins::{PinnedTool, Pins};
 pub use ranking::{RANKED, fused};
 pub use run_listing::{
@@ -57,8 +57,8 @@ pub use run_listing::{
 };
 pub use run_record::{RunRecord, RunStatus};
 pub use run_store::{
-    Allowed, ConversationRecord, Conversations, Created, Entries, NewRun, RequestKey, RunRecords,
-    RunStore, StoreError,
+    Allowed, ConversationRecord, Conversations, Created, Entries, IdempotencyKey, NewRun,
+    RunRecords, RunStore, StoreError,
 };
 pub use scope::{Scope, UnknownScope, UseScope};
 pub use secret_box::{SealedSecret, SecretBox, SecretError, SecretOwner};

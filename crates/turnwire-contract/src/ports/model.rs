@@ -81,7 +81,7 @@ pub enum ModelPart {
     /// Text of the reasoning.
     Reasoning(String),
     /// Opaque signature or encrypted content of the reasoning so far. It ends the reasoning item.
-    ReasoningSeal(String),
+    EncryptedContent(String),
     /// A citation for the text so far.
     Annotation(Annotation),
     /// Start of a call. Sent when the name of the tool is known.

@@ -10,7 +10,7 @@ use crate::{RecordedEvent, RunId, RunRequest};
 /// Observes the runs that this process executes.
 pub trait Observer: Send + Sync {
     /// Returns what is told about one run, which this process starts or takes over.
-    fn watch(&self, run: ObservedRun<'_>) -> Box<dyn RunWatch>;
+    fn observe(&self, run: ObservedRun<'_>) -> Box<dyn RunObserver>;
 }
 
 /// A run that is about to be observed.
@@ -29,7 +29,7 @@ pub struct ObservedRun<'a> {
 }
 
 /// Is told about the events of one run, in their order.
-pub trait RunWatch: Send {
+pub trait RunObserver: Send {
     /// An event that an earlier worker recorded. The whole journal is recalled before anything else.
     fn recall(&mut self, recorded: &RecordedEvent);
 

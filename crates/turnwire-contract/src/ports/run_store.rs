@@ -30,7 +30,7 @@ pub trait RunRecords: Send + Sync {
     async fn find_by_key(
         &self,
         tenant: &TenantId,
-        key: &RequestKey,
+        key: &IdempotencyKey,
         now: Timestamp,
     ) -> Result<Option<RunId>>;
 
@@ -216,7 +216,7 @@ pub trait Entries: Send + Sync {
 ///   atomically, and a second call changes nothing;
 /// * the [secrets](NewRun::secrets) of a run are stored when it is created, and deleted when it ends,
 ///   atomically with both;
-/// * of all requests of one tenant with the same [key](RequestKey), one creates a run and the
+/// * of all requests of one tenant with the same [key](IdempotencyKey), one creates a run and the
 ///   others find it, for one day or until the run is deleted;
 /// * a tenant cannot see data of another tenant.
 pub trait RunStore: RunRecords + Conversations + Entries {}
@@ -242,9 +242,9 @@ pub struct NewRun {
     /// The request.
     pub request: Arc<RunRequest>,
     /// Idempotency key of the request, if the client sent one.
-    pub key: Option<RequestKey>,
+    pub idempotency_key: Option<IdempotencyKey>,
     /// First events of the journal; empty if the caller appends them separately.
-    pub beginning: Vec<Arc<RecordedEvent>>,
+    pub first_events: Vec<Arc<RecordedEvent>>,
     /// Encrypted secrets of the run, deleted when it ends.
     pub secrets: Vec<SealedSecret>,
 }
@@ -252,14 +252,21 @@ pub struct NewRun {
 impl NewRun {
     /// Creates a run without an idempotency key and without events.
     pub fn new(run_id: RunId, created_at: Timestamp, request: Arc<RunRequest>) -> Self {
-        Self { run_id, created_at, request, key: None, beginning: Vec::new(), secrets: Vec::new() }
+        Self {
+            run_id,
+            created_at,
+            request,
+            idempotency_key: None,
+            first_events: Vec::new(),
+            secrets: Vec::new(),
+        }
     }
 }
 
 /// Idempotency key of a request. A request that is sent again with the same key has no further
 /// effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestKey {
+pub struct IdempotencyKey {
     /// Endpoint of the request. The same key at another endpoint is a different key.
     pub endpoint: String,
     /// The key.
@@ -309,7 +316,7 @@ pub enum StoreError {
     Unfinished(RunId),
     /// The key was used for another request.
     #[error("the key `{0}` was used before for another request")]
-    KeyReused(String),
+    IdempotencyKeyReused(String),
     /// The ID exists already.
     #[error("there is already a {0}")]
     Exists(String),

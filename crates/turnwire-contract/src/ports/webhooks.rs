@@ -206,7 +206,11 @@ pub trait WebhookOutbox: Send + Sync {
     ) -> Result<Vec<ClaimedDelivery>>;
 
     /// Stores the end of an attempt. Returns whether it changed something.
-    async fn settle(&self, claimed: &ClaimedDelivery, attempt: &DeliveryAttempt) -> Result<bool>;
+    async fn record_attempt(
+        &self,
+        claimed: &ClaimedDelivery,
+        attempt: &DeliveryAttempt,
+    ) -> Result<bool>;
 
     /// Lists the deliveries of a tenant by time of creation, the newest first unless the query says
     /// otherwise. Fails with [`NotFound`](StoreError::NotFound) if it names a delivery that is not

@@ -90,7 +90,7 @@ struct Committed {
     /// Seq of the last durable event.
     last: Seq,
     /// Who is told about the events, in their order.
-    watches: RunObservers,
+    observers: RunObservers,
 }
 
 /// Events that have a seq but are not durable yet.
@@ -105,7 +105,7 @@ struct PendingBatch {
     rejected: Option<String>,
     events: Vec<Arc<RecordedEvent>>,
     /// Stored together with the end event. Boxed, because few runs are about to end.
-    ending: Option<Box<RunEnd>>,
+    run_end: Option<Box<RunEnd>>,
 }
 
 /// Asks again, with a growing pause, while the store is unavailable.
@@ -194,11 +194,11 @@ impl LiveRun {
                 is_relinquished: false,
                 rejected: None,
                 events: Vec::new(),
-                ending: None,
+                run_end: None,
             }),
             committed: tokio::sync::Mutex::new(Committed {
                 last: head,
-                watches: RunObservers::default(),
+                observers: RunObservers::default(),
             }),
             worked: Mutex::new(WorkTime::begin(Duration::ZERO, state.asks_people())),
             paused: Notify::new(),
@@ -221,7 +221,7 @@ impl LiveRun {
     }
 
     /// Attaches a first reader, which sees a tool's start before the tool runs.
-    pub fn watched_by(mut self, first_reader: Option<watch::Receiver<Seq>>) -> Self {
+    pub fn with_first_reader(mut self, first_reader: Option<watch::Receiver<Seq>>) -> Self {
         let first_reader =
             first_reader.map(|seen| FirstReader { seen, is_slow: AtomicBool::new(false) });
         self.first_reader = first_reader.map(Box::new);
@@ -229,8 +229,8 @@ impl LiveRun {
     }
 
     /// Attaches what observers are told through.
-    pub(crate) fn observed_by(mut self, watches: RunObservers) -> Self {
-        self.committed.get_mut().watches = watches;
+    pub(crate) fn observed_by(mut self, observers: RunObservers) -> Self {
+        self.committed.get_mut().observers = observers;
         self
     }
 
@@ -354,14 +354,14 @@ impl LiveRun {
         // An answer that is being recorded must not be closed a second time.
         let _one_at_a_time = self.resolving.lock().await;
         drop(self.committed.lock().await);
-        let (closing, ending) = end_of(self.state().clone(), outcome.clone());
-        let ended = self.commit_end(closing, ending).await;
+        let (closing, run_end) = end_of(self.state().clone(), outcome.clone());
+        let ended = self.commit_end(closing, run_end).await;
         let Err(JournalError::Rejected { .. }) = ended else { return ended };
-        let ending = RunEnd { outcome: outcome.clone(), entries: Vec::new() };
+        let run_end = RunEnd { outcome: outcome.clone(), entries: Vec::new() };
         let closing = self.state().closing_events(outcome);
         let end = closing.last().cloned().into_iter().collect();
-        match self.commit_end(closing, ending.clone()).await {
-            Err(JournalError::Rejected { .. }) => self.commit_end(end, ending).await,
+        match self.commit_end(closing, run_end.clone()).await {
+            Err(JournalError::Rejected { .. }) => self.commit_end(end, run_end).await,
             ended => ended,
         }
     }
@@ -375,9 +375,9 @@ impl LiveRun {
         outcome: RunOutcome,
     ) -> Result<bool> {
         let _one_at_a_time = self.resolving.lock().await;
-        let (closing, ending) = end_of(after, outcome);
+        let (closing, run_end) = end_of(after, outcome);
         let all = events.iter().cloned().chain(closing).collect();
-        match self.commit_end(all, ending).await {
+        match self.commit_end(all, run_end).await {
             Err(JournalError::Rejected { .. }) => {
                 lock(&self.waiting).rejected = None;
                 self.record_all(events).await.map(|_| false)
@@ -386,9 +386,9 @@ impl LiveRun {
         }
     }
 
-    async fn commit_end(&self, closing: Vec<Event>, ending: RunEnd) -> Result<Seq> {
+    async fn commit_end(&self, closing: Vec<Event>, run_end: RunEnd) -> Result<Seq> {
         lock(&self.waiting).rejected = None;
-        let seq = self.assign_seqs(closing, Some(Box::new(ending)))?;
+        let seq = self.assign_seqs(closing, Some(Box::new(run_end)))?;
         self.commit_up_to(seq).await
     }
 
@@ -399,20 +399,20 @@ impl LiveRun {
             // Another batch included this event.
             return Ok(seq);
         }
-        let (batch, ending) = {
+        let (batch, run_end) = {
             let mut waiting = lock(&self.waiting);
-            (mem::take(&mut waiting.events), waiting.ending.take())
+            (mem::take(&mut waiting.events), waiting.run_end.take())
         };
         let Some(last) = batch.last().map(|recorded| recorded.seq) else {
             // Another batch included this event and failed; the run is lost.
             return Err(self.lost_at(seq));
         };
         if !self.is_ephemeral {
-            committed.watches.append_begins();
+            committed.observers.append_begins();
         }
-        let appended = match ending {
+        let appended = match run_end {
             None => self.journal.append(&self.tenant, batch.clone()).await.map(|()| false),
-            Some(ending) => self.journal.append_end(&self.tenant, batch.clone(), *ending).await,
+            Some(run_end) => self.journal.append_end(&self.tenant, batch.clone(), *run_end).await,
         };
         match appended {
             Ok(true) => self.ending_is_stored.store(true, Ordering::Release),
@@ -436,7 +436,7 @@ impl LiveRun {
         if lock(&self.worked).pause(asks_people) {
             self.paused.notify_one();
         }
-        committed.watches.note(&batch);
+        committed.observers.note(&batch);
         committed.last = last;
         Ok(seq)
     }
@@ -447,7 +447,7 @@ impl LiveRun {
         let was_end = batch.last().is_some_and(|last| last.event.ends_the_run());
         let mut waiting = lock(&self.waiting);
         waiting.events.clear();
-        waiting.ending = None;
+        waiting.run_end = None;
         waiting.last = committed;
         waiting.is_over &= !was_end;
         waiting.rejected = Some(reason.to_owned());
@@ -461,7 +461,7 @@ impl LiveRun {
         }
     }
 
-    fn assign_seqs(&self, events: Vec<Event>, ending: Option<Box<RunEnd>>) -> Result<Seq> {
+    fn assign_seqs(&self, events: Vec<Event>, run_end: Option<Box<RunEnd>>) -> Result<Seq> {
         let at = self.clock_and_ids.now();
         let mut waiting = lock(&self.waiting);
         if let Some(reason) = waiting.rejected.clone() {
@@ -481,7 +481,7 @@ impl LiveRun {
                 event,
             }));
         }
-        waiting.ending = waiting.ending.take().or(ending);
+        waiting.run_end = waiting.run_end.take().or(run_end);
         Ok(waiting.last)
     }
 }

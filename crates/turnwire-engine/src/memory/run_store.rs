@@ -9,9 +9,9 @@ use std::{
 
 use async_trait::async_trait;
 use turnwire_contract::{
-    Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, ItemId,
-    NewRun, RequestKey, RunId, RunOutcome, RunProgress, RunRecord, RunRecords, RunStatus,
-    RunSummary, SealedSecret, StoreError, TenantId, Timestamp, ports::Result,
+    Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry,
+    IdempotencyKey, ItemId, NewRun, RunId, RunOutcome, RunProgress, RunRecord, RunRecords,
+    RunStatus, RunSummary, SealedSecret, StoreError, TenantId, Timestamp, ports::Result,
 };
 
 use super::{FINISHED_RUNS_KEPT, FinishedRuns, MemoryJournal, json_length};
@@ -74,9 +74,9 @@ impl Conversation {
 
     /// Takes the entry `from` and everything after it out. Runs keep their contexts.
     fn supersede(&mut self, from: &ItemId) -> Result<()> {
-        let place = self.entries.iter().position(|entry| entry.id == *from);
-        let place = place.ok_or_else(|| StoreError::NotFound(format!("item `{from}`")))?;
-        self.entries.truncate(place);
+        let position = self.entries.iter().position(|entry| entry.id == *from);
+        let position = position.ok_or_else(|| StoreError::NotFound(format!("item `{from}`")))?;
+        self.entries.truncate(position);
         Ok(())
     }
 }
@@ -100,7 +100,7 @@ impl StoreState {
     fn find_by_key(
         &mut self,
         tenant: &TenantId,
-        key: &RequestKey,
+        key: &IdempotencyKey,
         now: Timestamp,
     ) -> Result<Option<RunId>> {
         let oldest = now.as_micros() - KEYS_HOLD_FOR_MICROS;
@@ -109,7 +109,7 @@ impl StoreState {
         let made = self.keys.get(&full).filter(|made| self.runs.contains_key(&made.run_id));
         match made {
             Some(made) if made.fingerprint != key.fingerprint => {
-                Err(StoreError::KeyReused(key.key.clone()))
+                Err(StoreError::IdempotencyKeyReused(key.key.clone()))
             }
             made => Ok(made.map(|made| made.run_id.clone())),
         }
@@ -169,7 +169,8 @@ impl Default for MemoryRunStore {
 #[async_trait]
 impl RunRecords for MemoryRunStore {
     async fn create(&self, run: NewRun) -> Result<Created> {
-        let NewRun { run_id, created_at, request, key, beginning: _, secrets } = run;
+        let NewRun { run_id, created_at, request, idempotency_key: key, first_events: _, secrets } =
+            run;
         let mut kept = lock(&self.kept);
         if let Some(key) = &key
             && let Some(before) = kept.find_by_key(&request.tenant, key, created_at)?
@@ -196,7 +197,7 @@ impl RunRecords for MemoryRunStore {
         let (id, stalled) = (run_id.clone(), None);
         let record = RunRecord { run_id: id, created_at, request, status, stalled };
         if let Some(key) = key {
-            let RequestKey { endpoint, key, fingerprint } = key;
+            let IdempotencyKey { endpoint, key, fingerprint } = key;
             let made = KeyedRun { fingerprint, run_id: run_id.clone(), at: created_at };
             kept.keys.insert((record.request.tenant.clone(), endpoint, key), made);
         }
@@ -207,7 +208,7 @@ impl RunRecords for MemoryRunStore {
     async fn find_by_key(
         &self,
         tenant: &TenantId,
-        key: &RequestKey,
+        key: &IdempotencyKey,
         now: Timestamp,
     ) -> Result<Option<RunId>> {
         lock(&self.kept).find_by_key(tenant, key, now)

@@ -92,7 +92,7 @@ impl Drop for RunSlot {
 }
 
 impl Quotas {
-    /// Holds a place for a run, or says which limit is reached.
+    /// Takes a concurrency slot for a run, or says which limit is reached.
     pub async fn hold_run(
         &self,
         tenant: &TenantId,
@@ -124,7 +124,7 @@ impl Quotas {
         reached.map_or_else(|| Ok(self.slot(&mut levels, limits)), Err)
     }
 
-    /// Holds a place for a run that is taken over, whatever the limit.
+    /// Takes a slot for a run that is taken over, whatever the limit.
     pub(crate) fn hold_taken_over(&self, users: &QuotaSubjects) -> RunSlot {
         self.slot(&mut lock(&self.running.levels), &self.run_limits(users))
     }

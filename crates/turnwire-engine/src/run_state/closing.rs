@@ -13,7 +13,12 @@ impl RunState {
         let mut events = Vec::new();
         if let Some(reasoning) = self.reasoning.clone() {
             let OpenReasoning { item_id, text } = *reasoning;
-            events.push(Event::ReasoningFinished { item_id, text, seal: None, completeness });
+            events.push(Event::ReasoningFinished {
+                item_id,
+                text,
+                encrypted_content: None,
+                completeness,
+            });
         }
         if let Some(message) = self.message.clone() {
             events.extend(self.citations_of(&message, completeness));

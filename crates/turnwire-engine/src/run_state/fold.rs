@@ -83,10 +83,10 @@ impl RunState {
                 });
                 open.text.push_str(text);
             }
-            Event::ReasoningFinished { item_id, text, seal, .. } => {
+            Event::ReasoningFinished { item_id, text, encrypted_content, .. } => {
                 self.reasoning = None;
-                let (text, seal) = (text.clone(), seal.clone());
-                self.said.push(entry(item_id, Item::Reasoning { text, seal }));
+                let (text, encrypted_content) = (text.clone(), encrypted_content.clone());
+                self.said.push(entry(item_id, Item::Reasoning { text, encrypted_content }));
             }
             _ => {}
         }

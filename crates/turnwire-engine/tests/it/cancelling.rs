@@ -115,7 +115,7 @@ async fn a_call_that_is_stopped_at_its_start_is_not_carried_out() {
     let (runs, request) =
         TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(prop.clone()).set_up();
     let (seen, first_reader) = tokio::sync::watch::channel(Seq::START);
-    let run = runs.start_watched(request, Some(first_reader)).await.unwrap();
+    let run = runs.start_with_first_reader(request, Some(first_reader)).await.unwrap();
     let mut events = run.events().await.unwrap();
     while let Some(recorded) = events.next().await {
         let recorded = recorded.unwrap();

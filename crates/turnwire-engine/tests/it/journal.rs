@@ -156,7 +156,7 @@ async fn a_run_that_cannot_begin_leaves_its_conversation_free() {
     request.conversation_id = Some(ConversationId::from("conv_1"));
     for _ in 0..2 {
         let refused = runs.start(request.clone()).await;
-        assert!(matches!(refused, Err(StartError::Log(_))), "{refused:?}");
+        assert!(matches!(refused, Err(StartError::Journal(_))), "{refused:?}");
     }
 }
 
@@ -195,7 +195,7 @@ async fn a_worker_that_lost_its_run_stores_nothing() {
     assert!(matches!(refused, Err(StartError::Store(StoreError::Busy { .. }))), "{refused:?}");
 }
 
-/// Nothing gets a place after the event that ends the run, not even in the same batch.
+/// No event gets a seq after the one that ends the run, not even in the same batch.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_recorded_after_the_end() {
     let run = live_run(Arc::new(MemoryJournal::default()));
@@ -224,7 +224,7 @@ async fn the_last_words_and_the_end_of_a_run_share_an_append() {
     assert_eq!(n_appends, 3, "the run, the start of its turn, and the rest: {journal:?}");
 }
 
-/// S1-E1 under group commit: many tools at once keep the places contiguous.
+/// S1-E1 under group commit: many tools at once keep the seqs contiguous.
 #[tokio::test(start_paused = true)]
 async fn parallel_tools_share_appends() {
     let log =
@@ -329,7 +329,7 @@ async fn models_are_found_by_name() {
     assert_eq!(text(other).as_deref(), Some("I am any"));
 }
 
-/// A run can be found and listed, and followed after its end from any place.
+/// A run can be found and listed, and followed after its end from any seq.
 #[tokio::test(start_paused = true)]
 async fn a_run_can_be_found_and_followed_later() {
     let (runs, request) = TestBench::new([Turn::new().text("a")]).set_up();
@@ -354,7 +354,7 @@ async fn a_watcher_that_does_not_look_costs_one_grace_period() {
         .tool(returns("t", "x"))
         .set_up();
     let (_seen, first_reader) = tokio::sync::watch::channel(Seq::START);
-    let run = runs.start_watched(request, Some(first_reader)).await.unwrap();
+    let run = runs.start_with_first_reader(request, Some(first_reader)).await.unwrap();
     let journal = run.journal().await.unwrap();
     let took = journal.last().unwrap().at.since(journal[0].at);
     assert_eq!(took, Duration::from_millis(250));
@@ -367,7 +367,7 @@ async fn a_tool_waits_until_its_watcher_has_seen_the_start() {
     let (runs, request) =
         TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(prop.clone()).set_up();
     let (seen, first_reader) = tokio::sync::watch::channel(Seq::START);
-    let run = runs.start_watched(request, Some(first_reader)).await.unwrap();
+    let run = runs.start_with_first_reader(request, Some(first_reader)).await.unwrap();
     let mut events = run.events().await.unwrap();
     while let Some(recorded) = events.next().await {
         let recorded = recorded.unwrap();

@@ -87,14 +87,14 @@ async fn a_run_that_gets_somewhere_does_not_stop() {
     assert_eq!(played.outcome, RunOutcome::Completed);
 }
 
-/// A limit that never comes is no limit, and a heartbeat of no time is none.
+/// A limit that never comes is no limit, and an interval of zero reports nothing.
 #[tokio::test(start_paused = true)]
-async fn endless_limits_and_no_heartbeat_are_allowed() {
+async fn endless_limits_and_no_reports_of_silence_are_allowed() {
     let slow = FakeTool::new("t", Behaviour::Takes(Duration::from_secs(3), "x".into()))
         .with(|spec| spec.timeout = Some(Duration::MAX));
     let played = TestBench::new([calls(&["t"]), Turn::new().text("ok")])
         .tool(slow)
-        .heartbeat(Duration::ZERO)
+        .tool_silent_interval(Duration::ZERO)
         .limits(|limits| {
             limits.wall_clock = Duration::MAX;
             limits.call_total = Duration::MAX;

@@ -56,7 +56,7 @@ async fn all_that_a_model_sends_counts() {
         Turn::new().reasoning("x".repeat(101)),
         Turn::new().refusal("x".repeat(101)),
         Turn::new().text("ä".repeat(51)),
-        Turn::new().part(ModelPart::ReasoningSeal("s".repeat(101))),
+        Turn::new().part(ModelPart::EncryptedContent("s".repeat(101))),
         Turn::new().call_raw("t", ["x".repeat(101)]),
         (0..100).fold(Turn::new(), |turn, _| turn.call("t", json!({}))),
     ];

@@ -119,14 +119,14 @@ async fn empty_results_and_pictures_are_told_apart() {
     assert!(has_picture);
 }
 
-/// The model is reminded of what it said and thought, with the provider's seal.
+/// The model is reminded of what it said and thought, with the provider's encrypted content.
 #[tokio::test(start_paused = true)]
 async fn thoughts_and_words_enter_the_history() {
     let model = Scripted::new([
         Turn::new()
             .reasoning("Hm.")
-            .part(ModelPart::ReasoningSeal("sealed".into()))
-            .part(ModelPart::ReasoningSeal("hidden".into()))
+            .part(ModelPart::EncryptedContent("sealed".into()))
+            .part(ModelPart::EncryptedContent("hidden".into()))
             .text("Look: ")
             .refusal("not that")
             .call_with_id("call_1", "t", json!({})),
@@ -139,8 +139,8 @@ async fn thoughts_and_words_enter_the_history() {
         items,
         [
             Item::user("Go."),
-            Item::Reasoning { text: "Hm.".into(), seal: Some("sealed".into()) },
-            Item::Reasoning { text: String::new(), seal: Some("hidden".into()) },
+            Item::Reasoning { text: "Hm.".into(), encrypted_content: Some("sealed".into()) },
+            Item::Reasoning { text: String::new(), encrypted_content: Some("hidden".into()) },
             Item::Message {
                 role: Role::Assistant,
                 content: vec![

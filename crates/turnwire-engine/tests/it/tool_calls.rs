@@ -142,14 +142,14 @@ async fn no_more_calls_run_at_once_than_allowed() {
 
 /// S4-9: a silent tool is said to be still at work; a tool that reports is not.
 #[tokio::test(start_paused = true)]
-async fn a_silent_tool_has_a_heartbeat() {
+async fn a_silent_tool_is_reported() {
     let silent = FakeTool::new("silent", Behaviour::Takes(Duration::from_millis(3500), "x".into()));
     let chatty =
         FakeTool::new("chatty", Behaviour::Reports(4, Duration::from_millis(900), "y".into()));
     let played = TestBench::new([calls(&["silent", "chatty"]), Turn::new().text("ok")])
         .tool(silent)
         .tool(chatty)
-        .heartbeat(Duration::from_secs(1))
+        .tool_silent_interval(Duration::from_secs(1))
         .play()
         .await;
     let beats: Vec<(String, u64)> = played

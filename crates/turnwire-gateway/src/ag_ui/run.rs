@@ -2,14 +2,14 @@
 
 use axum::{extract::State, response::Response as HttpResponse};
 use tokio::sync::watch;
-use turnwire_contract::{Entry, RequestKey, RunRequest, Seq};
+use turnwire_contract::{Entry, IdempotencyKey, RunRequest, Seq};
 use turnwire_engine::{RunHandle, StartOptions};
 use turnwire_surfaces::{AgUiFrame, ag_ui::Origin};
 
 use super::{
     answers::answer_interrupts,
-    echo::with_references,
     input::{AgentRequest, OnDisconnect, RunAgentInput},
+    message_references::with_references,
     messages::new_items,
     stream::{StreamOptions, stream_of},
     thread::{conversation_of, key_of},
@@ -89,11 +89,15 @@ async fn start(
     app: &App,
     caller: &Caller,
     request: AgentRequest,
-    key: Option<RequestKey>,
+    key: Option<IdempotencyKey>,
     first_reader: watch::Receiver<Seq>,
 ) -> Result<RunHandle> {
     let run = into_run(app, caller, request).await?;
-    let options = StartOptions { first_reader: Some(first_reader), key, ..StartOptions::default() };
+    let options = StartOptions {
+        first_reader: Some(first_reader),
+        idempotency_key: key,
+        ..StartOptions::default()
+    };
     app.start(caller, run, options).await
 }
 
@@ -110,7 +114,7 @@ async fn into_run(app: &App, caller: &Caller, request: AgentRequest) -> Result<R
     run.instructions = (!instructions.is_empty()).then(|| instructions.join("\n\n"));
     run.inputs = true;
     let messages = with_references(request.origin.messages, &history);
-    run.echo = Origin { messages, ..request.origin }.echo();
+    run.surface_data = Origin { messages, ..request.origin }.surface_data();
     run.tools = with_client_tools(run.tools, request.tools, |n, _| format!("tools[{n}]"))?;
     Ok(run)
 }

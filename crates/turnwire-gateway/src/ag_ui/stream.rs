@@ -18,7 +18,7 @@ use turnwire_surfaces::{
     ag_ui::{AgUiEvent, Outcome},
 };
 
-use super::echo::{referenced, resolve};
+use super::message_references::{referenced, resolve};
 use crate::{
     App, Result,
     sse::{BrokenStream, SseFrame, breaking_event_stream},

@@ -1,7 +1,7 @@
 //! Conversations by thread, and runs by the names that clients have for them.
 
 use axum::http::StatusCode;
-use turnwire_contract::{ConversationId, RequestKey, RunId, StoreError};
+use turnwire_contract::{ConversationId, IdempotencyKey, RunId, StoreError};
 
 use crate::{ApiError, App, Caller, Result, conversations, fingerprint::conversation_id};
 
@@ -28,9 +28,9 @@ pub(super) async fn conversation_of(
 
 /// The key by which the run of a client's `runId` is found. All requests with the same `runId` have
 /// the same key; whether one of them is a repetition is decided by what the run was asked.
-pub(super) fn key_of(run_id: &str) -> RequestKey {
+pub(super) fn key_of(run_id: &str) -> IdempotencyKey {
     let (endpoint, key) = (ENDPOINT.to_owned(), run_id.to_owned());
-    RequestKey { endpoint, key, fingerprint: "run".to_owned() }
+    IdempotencyKey { endpoint, key, fingerprint: "run".to_owned() }
 }
 
 /// A run of the caller, by its ID or by the `runId` of the request that started it.

@@ -6,7 +6,7 @@ use axum::{extract::State, response::Response as HttpResponse};
 use futures::TryStreamExt;
 use tokio::{sync::watch, time::timeout};
 use turnwire_contract::{
-    CallId, Event, Item, RecordedEvent, RequestKey, RunId, RunRequest, Seq, StoreError,
+    CallId, Event, IdempotencyKey, Item, RecordedEvent, RunId, RunRequest, Seq, StoreError,
 };
 use turnwire_engine::StartOptions;
 use turnwire_surfaces::{
@@ -15,7 +15,7 @@ use turnwire_surfaces::{
 };
 
 use super::{
-    ECHO_KEY, SdkParams,
+    SURFACE_DATA_KEY, SdkParams,
     conversation::Chat,
     messages::{last_items, new_item, results},
     request::{ChatAction, ChatBody, ChatRequest, GivenAnswer, check_chat_id, nothing_new},
@@ -24,7 +24,7 @@ use super::{
 use crate::{
     ApiError, App, Caller, QueryParams, Result,
     client_tools::{read_client_tools, with_client_tools},
-    idempotency::{IdempotencyKey, KeyedBody},
+    idempotency::{IdempotencyKeyHeader, KeyedBody},
     streaming::follow_while_it_runs,
 };
 
@@ -38,7 +38,7 @@ const RECORD_TIME: Duration = Duration::from_secs(10);
 #[utoipa::path(
     post,
     path = "/ai-sdk/chat",
-    params(SdkParams, IdempotencyKey),
+    params(SdkParams, IdempotencyKeyHeader),
     request_body = ChatBody,
     responses(
         (status = 200,
@@ -67,7 +67,7 @@ pub(super) async fn open(
     caller: &Caller,
     request: ChatRequest,
     dialect: Dialect,
-    key: Option<RequestKey>,
+    key: Option<IdempotencyKey>,
 ) -> Result<Reading> {
     if let ChatAction::Approve(answers) = &request.action {
         return approve(app, caller, &request, answers, dialect).await;
@@ -77,8 +77,11 @@ pub(super) async fn open(
         handle
     } else {
         let run = prepare(app, caller, request, dialect).await?;
-        let options =
-            StartOptions { first_reader: Some(first_reader), key, ..StartOptions::default() };
+        let options = StartOptions {
+            first_reader: Some(first_reader),
+            idempotency_key: key,
+            ..StartOptions::default()
+        };
         app.start(caller, run, options).await?
     };
     let name = StreamName { run_id: handle.id().clone(), dialect, span: Span::default() };
@@ -94,7 +97,7 @@ async fn prepare(
 ) -> Result<RunRequest> {
     let chat = Chat::of(app, caller, &request).await?;
     let mut run = app.chat_request(caller);
-    run.echo.insert(ECHO_KEY.to_owned(), dialect.number().into());
+    run.surface_data.insert(SURFACE_DATA_KEY.to_owned(), dialect.number().into());
     run.input = match request.action {
         ChatAction::Answer { rewind } => {
             let item = new_item(&request.messages, &app.options().requests)?;
@@ -108,7 +111,7 @@ async fn prepare(
         ChatAction::Continue | ChatAction::Approve(_) => {
             let message_id = request.messages.last().and_then(|message| message.id.clone());
             if let Some(id) = message_id.filter(|id| check_chat_id(id, "messages").is_ok()) {
-                run.echo.insert(MESSAGE_KEY.to_owned(), id.into());
+                run.surface_data.insert(MESSAGE_KEY.to_owned(), id.into());
             }
             new_results(app, caller, &chat, &request).await?
         }

@@ -122,23 +122,24 @@ impl Chat {
         input: &Item,
     ) -> Result<Option<ItemId>> {
         let entries = app.runs().history(caller.tenant(), &self.conversation_id).await?;
-        let place = place_of(&entries, request.n_user_messages(), input);
-        Ok(place.and_then(|place| entries.get(place)).map(|entry| entry.id.clone()))
+        let position = position_of(&entries, request.n_user_messages(), input);
+        Ok(position.and_then(|position| entries.get(position)).map(|entry| entry.id.clone()))
     }
 }
 
-/// Place of the user message `input`, which is the `n`th of the page. A page that does not send all
+/// Position of the user message `input`, which is the `n`th of the page. A page that does not send all
 /// of its messages counts wrong, so the same message is looked for first where it should be.
-fn place_of(entries: &[Entry], n: usize, input: &Item) -> Option<usize> {
+fn position_of(entries: &[Entry], n: usize, input: &Item) -> Option<usize> {
     let is_users = |item: &Item| matches!(item, Item::Message { role: Role::User, .. });
-    let places = entries.iter().enumerate().filter(|(_, entry)| is_users(&entry.item));
-    let places: Vec<usize> = places.map(|(place, _)| place).collect();
-    let counted = n.checked_sub(1).and_then(|n| places.get(n)).copied();
-    let is_it = |place: &usize| entries.get(*place).is_some_and(|entry| *entry.item == *input);
+    let positions = entries.iter().enumerate().filter(|(_, entry)| is_users(&entry.item));
+    let positions: Vec<usize> = positions.map(|(position, _)| position).collect();
+    let counted = n.checked_sub(1).and_then(|n| positions.get(n)).copied();
+    let is_it =
+        |position: &usize| entries.get(*position).is_some_and(|entry| *entry.item == *input);
     if counted.as_ref().is_some_and(is_it) {
         return counted;
     }
-    places.iter().copied().rev().find(is_it).or(counted)
+    positions.iter().copied().rev().find(is_it).or(counted)
 }
 
 async fn exists(app: &App, caller: &Caller, id: &ConversationId) -> Result<bool> {

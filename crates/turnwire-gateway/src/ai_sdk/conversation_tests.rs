@@ -14,10 +14,14 @@ fn history() -> Vec<Entry> {
 /// A message is found by its number, or by its content if a page counts wrong.
 #[test]
 fn a_message_is_found_where_the_page_has_it() {
-    let place = |n, text: &str| place_of(&history(), n, &Item::user(text));
-    assert_eq!(place(1, "a"), Some(0), "the first of two equal ones");
-    assert_eq!(place(3, "a"), Some(4));
-    assert_eq!(place(2, "changed"), Some(2), "an edited message replaces the one at its place");
-    assert_eq!(place(1, "b"), Some(2), "a page that sends only its last message");
-    assert_eq!(place(4, "new"), None, "nothing to remove");
+    let position = |n, text: &str| position_of(&history(), n, &Item::user(text));
+    assert_eq!(position(1, "a"), Some(0), "the first of two equal ones");
+    assert_eq!(position(3, "a"), Some(4));
+    assert_eq!(
+        position(2, "changed"),
+        Some(2),
+        "an edited message replaces the one at its position"
+    );
+    assert_eq!(position(1, "b"), Some(2), "a page that sends only its last message");
+    assert_eq!(position(4, "new"), None, "nothing to remove");
 }

@@ -18,7 +18,7 @@ use turnwire_surfaces::ai_sdk::Dialect;
 use utoipa::{IntoParams, ToSchema};
 
 /// Key under which a run keeps the dialect of the page that started it.
-const ECHO_KEY: &str = "ai_sdk";
+const SURFACE_DATA_KEY: &str = "ai_sdk";
 
 module_routes! { [chat::chat, socket::connect] [stream::resume] [stream::stop] }
 

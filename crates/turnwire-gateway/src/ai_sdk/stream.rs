@@ -17,7 +17,7 @@ use turnwire_surfaces::{
 };
 use utoipa::IntoParams;
 
-use super::{ECHO_KEY, Sdk, SdkParams, conversation::Chat};
+use super::{SURFACE_DATA_KEY, Sdk, SdkParams, conversation::Chat};
 use crate::{
     ApiError, App, Caller, Json, PathParams, QueryParams, Result,
     runs::CommandResult,
@@ -197,7 +197,7 @@ pub(super) async fn in_progress(
 /// The dialect of the page that started the run.
 async fn dialect_of(app: &App, caller: &Caller, run_id: &RunId) -> Result<Dialect> {
     let record = app.runs().find(caller.tenant(), run_id).await?;
-    let kept = record.request.echo.get(ECHO_KEY).map(ToString::to_string);
+    let kept = record.request.surface_data.get(SURFACE_DATA_KEY).map(ToString::to_string);
     Ok(kept.and_then(|kept| kept.parse().ok()).unwrap_or_default())
 }
 

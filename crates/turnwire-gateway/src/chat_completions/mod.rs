@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use turnwire_contract::{Approvals, JournalError, RunRequest};
 use turnwire_surfaces::{
     ChatCompletion, ChatCompletions, CompletionFrame, CompletionOptions, Profile,
-    chat_completions::ChatCompletionChunk, responses::echo::IGNORED,
+    chat_completions::ChatCompletionChunk, responses::surface_data::IGNORED,
 };
 use utoipa::ToSchema;
 
@@ -34,7 +34,7 @@ use self::request::{Translated, translate};
 use crate::{
     ApiError, App, Caller, Json, QueryParams, Result,
     failed_run::{FailedRun, FailedRunBody},
-    idempotency::{IdempotencyKey, KeyedBody},
+    idempotency::{IdempotencyKeyHeader, KeyedBody},
     responses::{CreateOptions, ProfileParams, create_once, profile, request as run_request},
     sse::{EarlyEnd, SseFrame, event_stream_with, write_done},
     streaming::{ProjectedFrame, guarded, project_to_end, watched_frames},
@@ -143,7 +143,7 @@ struct CreateChatCompletion {
 #[utoipa::path(
     post,
     path = "/v1/chat/completions",
-    params(ProfileParams, IdempotencyKey),
+    params(ProfileParams, IdempotencyKeyHeader),
     request_body = CreateChatCompletion,
     responses(
         (status = 200, description = "The completion. With `stream: true`, its chunks", content(
@@ -227,11 +227,11 @@ fn bring_tools(app: &App, caller: &Caller, run: &mut RunRequest) {
 
 /// Lists the ignored fields under the names that the client wrote.
 fn note_ignored(run: &mut RunRequest, more: Vec<String>, sent: impl Fn(&str) -> String) {
-    let listed = run.echo.get(IGNORED).and_then(Value::as_array);
+    let listed = run.surface_data.get(IGNORED).and_then(Value::as_array);
     let listed = listed.into_iter().flatten().filter_map(Value::as_str).map(sent);
     let ignored: BTreeSet<String> = listed.chain(more).collect();
     if !ignored.is_empty() {
-        run.echo.insert(IGNORED.to_owned(), json!(ignored));
+        run.surface_data.insert(IGNORED.to_owned(), json!(ignored));
     }
 }
 

@@ -19,8 +19,8 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use turnwire_contract::{
-    CallId, DiscoveryOutcome, Event, Finish, ObservedRun, Observer, RecordedEvent, RunOutcome,
-    RunWatch, Timestamp, ToolKind, ToolOutcome, ToolRef, Usage,
+    CallId, DiscoveryOutcome, Event, Finish, ObservedRun, Observer, RecordedEvent, RunObserver,
+    RunOutcome, Timestamp, ToolKind, ToolOutcome, ToolRef, Usage,
 };
 use turnwire_engine::failures;
 
@@ -33,7 +33,7 @@ const OUTPUT: &str = "output";
 /// Billionths in one unit of the operator's currency.
 const NANOS: f64 = 1e9;
 
-/// The families, shared by the watches of all runs.
+/// The families, shared by the observers of all runs.
 #[derive(Debug, Clone)]
 pub(crate) struct RunMetrics(Arc<Families>);
 
@@ -209,12 +209,12 @@ impl CallLabels {
 }
 
 impl Observer for RunMetrics {
-    fn watch(&self, run: ObservedRun<'_>) -> Box<dyn RunWatch> {
+    fn observe(&self, run: ObservedRun<'_>) -> Box<dyn RunObserver> {
         let is_named = run.is_model_configured;
         let mut servers: BTreeSet<String> = run.servers.into_iter().collect();
         // A request may give a server of its own a label of the settings.
         servers.retain(|label| run.request.server(label).url.is_none());
-        Box::new(Watch {
+        Box::new(MeasuredRun {
             families: Arc::clone(&self.0),
             model: if is_named { run.request.model.clone() } else { OTHER.to_owned() },
             servers,
@@ -226,7 +226,7 @@ impl Observer for RunMetrics {
 }
 
 /// What is counted about one run.
-struct Watch {
+struct MeasuredRun {
     families: Arc<Families>,
     model: String,
     /// Labels that the settings have.
@@ -243,7 +243,7 @@ struct OpenTurn {
     has_spoken: bool,
 }
 
-impl Watch {
+impl MeasuredRun {
     /// Follows the run, and returns the start of the turn if this is its first part.
     fn follow(&mut self, recorded: &RecordedEvent) -> Option<Timestamp> {
         match &recorded.event {
@@ -328,7 +328,7 @@ impl Watch {
     }
 }
 
-impl RunWatch for Watch {
+impl RunObserver for MeasuredRun {
     fn recall(&mut self, recorded: &RecordedEvent) {
         self.follow(recorded);
         self.forget(recorded);

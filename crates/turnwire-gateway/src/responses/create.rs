@@ -10,7 +10,9 @@ use axum::{
 use futures::StreamExt;
 use tokio::{sync::watch, time::timeout};
 use tracing::error;
-use turnwire_contract::{EventStream, JournalError, RequestKey, RunId, RunRequest, Seq, TenantId};
+use turnwire_contract::{
+    EventStream, IdempotencyKey, JournalError, RunId, RunRequest, Seq, TenantId,
+};
 use turnwire_engine::{RunHandle, Runs, StartOptions};
 use turnwire_surfaces::{
     Projection,
@@ -28,7 +30,7 @@ use crate::{
     app::App,
     auth::Caller,
     failed_run::{FailedRun, FailedRunBody},
-    idempotency::{IdempotencyKey, KeyedBody},
+    idempotency::{IdempotencyKeyHeader, KeyedBody},
     json::Json,
     query::QueryParams,
     sse::{EarlyEnd, event_stream_with},
@@ -48,7 +50,7 @@ const KEPT_FOR_KEY: Duration = Duration::from_mins(1);
     post,
     path = "/v1/responses",
     tag = "responses",
-    params(ProfileParams, IdempotencyKey),
+    params(ProfileParams, IdempotencyKeyHeader),
     request_body = request::CreateResponse,
     responses(
         (status = 200, description = "The response. With `stream: true`, its events", content(
@@ -126,19 +128,24 @@ impl CreateOptions {
     /// The options that a request asks for, and the sender of its reader's position.
     pub(crate) fn of(
         request: &CreateResponse,
-        key: Option<RequestKey>,
+        key: Option<IdempotencyKey>,
     ) -> (Self, watch::Sender<Seq>) {
         let in_background = request.background == Some(true);
         // A client with a key can retry and get the answer, so a disconnect cancels the run only
         // if the request says so.
         let comes_back = key.is_some() && request.on_disconnect.is_none();
         let cancels_with_client = request.cancels_on_disconnect() && !in_background && !comes_back;
-        // Whom a tool waits for: see `LiveRun::watched_by`.
+        // Whom a tool waits for: see `LiveRun::with_first_reader`.
         let (seen, first_reader) = watch::channel(Seq::START);
         let first_reader = (request.stream == Some(true)).then_some(first_reader);
         let (stores, reader) = (request.stores(), seen.subscribe());
         let is_ephemeral = !stores && cancels_with_client;
-        let start = StartOptions { first_reader, key, is_ephemeral, ..StartOptions::default() };
+        let start = StartOptions {
+            first_reader,
+            idempotency_key: key,
+            is_ephemeral,
+            ..StartOptions::default()
+        };
         (Self { start, stores, cancels_with_client, reader }, seen)
     }
 }
@@ -152,7 +159,7 @@ pub(crate) async fn create_once(
     options: CreateOptions,
     adjust: impl FnOnce(&mut RunRequest) + Send,
 ) -> Result<(RunHandle, Option<CancelOnDrop>)> {
-    let (tenant, key) = (caller.tenant(), options.start.key.clone());
+    let (tenant, key) = (caller.tenant(), options.start.idempotency_key.clone());
     if let Some(handle) = app.find_by_key(tenant, key.as_ref()).await? {
         return Ok((handle, None));
     }
@@ -181,7 +188,7 @@ async fn start(
     options: CreateOptions,
 ) -> Result<(RunHandle, Option<CancelOnDrop>)> {
     let CreateOptions { start, stores, cancels_with_client, reader } = options;
-    let (tenant, has_key) = (caller.tenant().clone(), start.key.is_some());
+    let (tenant, has_key) = (caller.tenant().clone(), start.idempotency_key.is_some());
     let then = move |app: &App, handle: &RunHandle| {
         if handle.already_existed() {
             // The request that created the run takes care of the rest.

@@ -12,7 +12,7 @@ use turnwire_contract::{
     ServerUse, StoreError, ToolChoice, ToolKind, ToolSpec,
 };
 use turnwire_engine::StartError;
-use turnwire_surfaces::responses::{echo, ids};
+use turnwire_surfaces::responses::{ids, surface_data};
 
 use super::{
     references::resolve_references,
@@ -130,14 +130,14 @@ pub(super) async fn prepare(
     }
     if !asked.is_empty() {
         let asked = asked.into_iter().map(|(id, call)| (call.to_string(), json!(id))).collect();
-        run.echo.insert(echo::APPROVAL_REQUESTS.to_owned(), Value::Object(asked));
+        run.surface_data.insert(surface_data::APPROVAL_REQUESTS.to_owned(), Value::Object(asked));
     }
     Ok(run)
 }
 
 /// The model to use: the requested one, or the fallback for unknown names.
 pub(crate) fn model_for(app: &App, caller: &Caller, asked: Option<&str>) -> Result<String> {
-    let who = caller.requester();
+    let who = caller.principal();
     let name = asked.map(str::to_owned).or_else(|| app.default_model(caller));
     let name = name.ok_or_else(|| app.no_model_named(caller))?;
     if app.runs().knows_model(who, &name) {
@@ -167,11 +167,11 @@ fn note_ignored(
     request::check_custom_tools(&capabilities, run)?;
     let mut ignored: BTreeSet<String> = more.collect();
     ignored.extend(request::not_taken(&capabilities, run));
-    if let Some(Value::Array(of_body)) = run.echo.shift_remove(echo::IGNORED) {
+    if let Some(Value::Array(of_body)) = run.surface_data.shift_remove(surface_data::IGNORED) {
         ignored.extend(of_body.iter().filter_map(Value::as_str).map(str::to_owned));
     }
     if !ignored.is_empty() {
-        run.echo.insert(echo::IGNORED.to_owned(), json!(ignored));
+        run.surface_data.insert(surface_data::IGNORED.to_owned(), json!(ignored));
     }
     Ok(())
 }
@@ -321,7 +321,7 @@ async fn check_collections(app: &App, caller: &Caller, settings: &Value) -> Resu
 fn find_server(app: &App, caller: &Caller, requested: RequestedServer) -> Result<ServerUse> {
     let RequestedServer { label, url, allowed, ask_before, param, secrets } = requested;
     let (servers, tenant) = (app.runs().servers(), caller.tenant());
-    let labels = app.runs().server_labels(caller.requester());
+    let labels = app.runs().server_labels(caller.principal());
     let (url, unless_said) = match url {
         _ if labels.contains(&label) => (None, AskBefore::Nothing),
         Some(url) if servers.allows_url(tenant, &url) => (Some(url), AskBefore::Everything),

@@ -124,8 +124,9 @@ fn items_named(id: &str, entries: &[Entry]) -> Vec<Item> {
 
 /// The media type of a file, by its extension.
 fn media_type_of(name: &str) -> &'static str {
-    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
-    match ending.as_str() {
+    let extension =
+        name.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
+    match extension.as_str() {
         "pdf" => "application/pdf",
         "png" => "image/png",
         "jpg" | "jpeg" => "image/jpeg",

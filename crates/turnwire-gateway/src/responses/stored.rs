@@ -132,7 +132,8 @@ fn run_id_of(id: &str) -> Result<RunId> {
 /// A run that is not stored is no response that can be found.
 fn stored(found: Result<RunRecord, StoreError>, id: &str) -> Result<RunRecord> {
     let record = found.or_not_found("Response", id)?;
-    let is_stored = record.request.echo.get("store").and_then(Value::as_bool).unwrap_or(true);
+    let is_stored =
+        record.request.surface_data.get("store").and_then(Value::as_bool).unwrap_or(true);
     if is_stored { Ok(record) } else { Err(ApiError::not_found("Response", id)) }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path, sync::Arc, time::Duration};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use turnwire_contract::{ModelError, ObservedRun, Observer, RecordedEvent, RunWatch, Usage};
+use turnwire_contract::{ModelError, ObservedRun, Observer, RecordedEvent, RunObserver, Usage};
 use turnwire_models::{Scripted, Turn};
 use turnwire_stores::Store;
 use turnwire_testkit::{Behaviour, FakeTool};
@@ -203,12 +203,12 @@ async fn a_client_cannot_create_series() {
 struct Panics;
 
 impl Observer for Panics {
-    fn watch(&self, _run: ObservedRun<'_>) -> Box<dyn RunWatch> {
+    fn observe(&self, _run: ObservedRun<'_>) -> Box<dyn RunObserver> {
         Box::new(Self)
     }
 }
 
-impl RunWatch for Panics {
+impl RunObserver for Panics {
     fn recall(&mut self, _recorded: &RecordedEvent) {}
 
     fn note(&mut self, _recorded: &RecordedEvent) {

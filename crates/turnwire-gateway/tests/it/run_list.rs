@@ -83,11 +83,11 @@ async fn lines_filters_and_counts() {
     world.close().await;
 }
 
-/// The feed has every run that is created, changes its status or calls a tool, and a heartbeat; a
+/// The feed has every run that is created, changes its status or calls a tool, and a keep-alive; a
 /// line in it is the line of the list.
 #[tokio::test]
 async fn the_feed_has_what_changes() {
-    let world = plan().options(|options| options.heartbeat = Duration::from_millis(50));
+    let world = plan().options(|options| options.keep_alive_interval = Duration::from_millis(50));
     let world = world.start().await;
     world.post("/chat", json!({ "message": "Before" })).await;
     let feed = world.request(Method::GET, "/v1/runs/changes").send().await.unwrap();

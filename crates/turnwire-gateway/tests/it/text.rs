@@ -96,11 +96,11 @@ async fn line_ends_are_escaped_on_every_surface() {
 /// S3-18: on every route that streams, a silent run gives a sign of life, and again.
 #[tokio::test]
 async fn no_stream_is_silent() {
-    assert!(AppOptions::default().heartbeat <= Duration::from_secs(15));
+    assert!(AppOptions::default().keep_alive_interval <= Duration::from_secs(15));
     let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let turns = (0..4).map(|_| Turn::new().call("wait", json!({})));
     let plan = Plan::with_model(Scripted::new(turns)).server("m", [waits]);
-    let plan = plan.options(|options| options.heartbeat = Duration::from_millis(30));
+    let plan = plan.options(|options| options.keep_alive_interval = Duration::from_millis(30));
     let world = plan.start().await;
     let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);
     let ask = json!({ "input": "?", "tools": tools, "stream": true });

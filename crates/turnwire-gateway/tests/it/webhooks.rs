@@ -88,7 +88,7 @@ async fn deliveries_are_those_of_the_tenant() {
     for claimed in store.claim_deliveries(&[free], now).await.unwrap() {
         let (error, next) = (Some("away".to_owned()), NextAttempt::GivenUp);
         let attempt = DeliveryAttempt { at: now, http_status: Some(500), error, next };
-        assert!(store.settle(&claimed, &attempt).await.unwrap());
+        assert!(store.record_attempt(&claimed, &attempt).await.unwrap());
     }
     let (_, failed) = get(&owner, &format!("{LIST}?status=failed")).await;
     assert_eq!(failed["data"].as_array().unwrap().len(), 2);

@@ -228,7 +228,7 @@ impl Plan {
             usage: self.usage,
             api_keys: self.api_keys.unwrap_or(usual.api_keys),
             clock_and_ids: self.clock.unwrap_or(usual.clock_and_ids),
-            heartbeat: Duration::from_secs(1),
+            tool_silent_interval: Duration::from_secs(1),
             ..EngineParts::default()
         });
         runs.start_worker().await.unwrap();

@@ -21,14 +21,14 @@ use crate::{
 /// Value of the `anthropic-version` header.
 const API_VERSION: &str = "2023-06-01";
 
-/// Prefix of a seal that is the signature of readable reasoning.
-const SIGNATURE_SEAL: &str = "anthropic.signature:";
+/// Prefix of encrypted content that is the signature of readable reasoning.
+const SIGNATURE_PREFIX: &str = "anthropic.signature:";
 
-/// Prefix of a seal that is redacted reasoning.
+/// Prefix of encrypted content that is redacted reasoning.
 ///
-/// Both are sent back to Anthropic in different fields. The prefixes also exclude seals of other
+/// Both are sent back to Anthropic in different fields. The prefixes also exclude content of other
 /// providers after a conversation changes its model.
-const REDACTED_SEAL: &str = "anthropic.redacted:";
+const REDACTED_PREFIX: &str = "anthropic.redacted:";
 
 /// Settings of the adapter.
 #[derive(Debug, Clone)]

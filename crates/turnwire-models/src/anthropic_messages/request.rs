@@ -9,7 +9,7 @@ use turnwire_contract::{
     Content, Generation, Image, Item, Parameter, Prompt, Role, ToolChoice, ToolKind, ToolSpec,
 };
 
-use super::{REDACTED_SEAL, SIGNATURE_SEAL};
+use super::{REDACTED_PREFIX, SIGNATURE_PREFIX};
 use crate::{
     custom_tools::wrapped,
     request_fields::{set_fields, set_object},
@@ -114,8 +114,8 @@ fn blocks_of(item: &Item) -> (&'static str, Vec<Block<'_>>) {
         Item::Message { role: Role::System, .. } => (USER, Vec::new()),
         Item::Message { role: Role::User, content } => (USER, content_of(content)),
         Item::Message { role: Role::Assistant, content } => (ASSISTANT, content_of(content)),
-        Item::Reasoning { text, seal } => {
-            (ASSISTANT, thoughts_of(text, seal.as_deref()).into_iter().collect())
+        Item::Reasoning { text, encrypted_content } => {
+            (ASSISTANT, thoughts_of(text, encrypted_content.as_deref()).into_iter().collect())
         }
         Item::Call { call_id, name, arguments, kind, .. } => {
             let input = match kind {
@@ -149,10 +149,13 @@ fn content_of(content: &[Content]) -> Vec<Block<'_>> {
     blocks.filter(|block| !matches!(block, Block::Text { text: "" })).collect()
 }
 
-/// Returns reasoning with a seal of Anthropic. The API rejects any other reasoning.
-fn thoughts_of<'a>(text: &'a str, seal: Option<&'a str>) -> Option<Block<'a>> {
-    let seal = seal?;
-    match (seal.strip_prefix(SIGNATURE_SEAL), seal.strip_prefix(REDACTED_SEAL)) {
+/// Returns reasoning with encrypted content of Anthropic. The API rejects any other reasoning.
+fn thoughts_of<'a>(text: &'a str, encrypted_content: Option<&'a str>) -> Option<Block<'a>> {
+    let encrypted_content = encrypted_content?;
+    match (
+        encrypted_content.strip_prefix(SIGNATURE_PREFIX),
+        encrypted_content.strip_prefix(REDACTED_PREFIX),
+    ) {
         (Some(signature), _) => Some(Block::Thinking { thinking: text, signature }),
         (_, Some(data)) => Some(Block::RedactedThinking { data }),
         _ => None,

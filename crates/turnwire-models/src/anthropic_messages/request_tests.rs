@@ -79,8 +79,8 @@ fn what_is_not_set_is_not_sent() {
 
 #[test]
 fn only_seals_of_this_provider_go_back() {
-    let thoughts_with = |seal: &str| -> Value {
-        let prompt = sample_prompt(seal);
+    let thoughts_with = |encrypted_content: &str| -> Value {
+        let prompt = sample_prompt(encrypted_content);
         let mut body = serde_json::to_value(RequestBody::new(&prompt, None)).unwrap();
         body["messages"][1]["content"][0].take()
     };

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tracing::warn;
 use turnwire_contract::{Annotation, Finish, ModelPart, Usage};
 
-use super::{REDACTED_SEAL, SIGNATURE_SEAL};
+use super::{REDACTED_PREFIX, SIGNATURE_PREFIX};
 use crate::{
     lenient_json,
     provider_error::{Fault, ParsedError},
@@ -49,7 +49,7 @@ impl MessageStream {
                 OpenBlock::Thoughts { signature }
             }
             Block::RedactedThinking { data } => {
-                parts.push(ModelPart::ReasoningSeal(format!("{REDACTED_SEAL}{data}")));
+                parts.push(ModelPart::EncryptedContent(format!("{REDACTED_PREFIX}{data}")));
                 OpenBlock::Other
             }
             Block::ToolUse { id, name, input } => {
@@ -99,7 +99,7 @@ impl MessageStream {
                 parts.push(ModelPart::CallArguments { key, text });
             }
             Some(OpenBlock::Thoughts { signature }) if !signature.is_empty() => {
-                parts.push(ModelPart::ReasoningSeal(format!("{SIGNATURE_SEAL}{signature}")));
+                parts.push(ModelPart::EncryptedContent(format!("{SIGNATURE_PREFIX}{signature}")));
             }
             _ => {}
         }

@@ -81,7 +81,7 @@ impl Calls {
         if !piece.arguments.is_empty() && piece.arguments == call.arguments && call.is_whole() {
             return;
         }
-        let name_is_whole = call.id.is_some() && is_settled(&self.offered, &call.name);
+        let name_is_whole = call.id.is_some() && is_complete(&self.offered, &call.name);
         if name_is_whole || !(call.name.is_empty() || piece.arguments.is_empty()) {
             call.announce(key, parts);
         }
@@ -209,7 +209,7 @@ struct Piece {
 }
 
 /// Whether `name` is offered and not a prefix of another offered name.
-fn is_settled(offered: &[String], name: &str) -> bool {
+fn is_complete(offered: &[String], name: &str) -> bool {
     let mut candidates = offered.iter().filter(|offer| offer.starts_with(name));
     candidates.next().is_some_and(|offer| offer == name) && candidates.next().is_none()
 }

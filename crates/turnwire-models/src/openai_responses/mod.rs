@@ -18,9 +18,9 @@ use crate::{
     secret::Secret,
 };
 
-/// Prefix of a seal that is encrypted reasoning of this API. It excludes seals of other providers
+/// Prefix of encrypted content that is encrypted reasoning of this API. It excludes content of other providers
 /// after a conversation changes its model.
-const ENCRYPTED_SEAL: &str = "openai.encrypted:";
+const ENCRYPTED_PREFIX: &str = "openai.encrypted:";
 
 /// Settings of the adapter.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use turnwire_contract::{
     ToolKind, ToolRef, ToolSpec,
 };
 
-use super::ENCRYPTED_SEAL;
+use super::ENCRYPTED_PREFIX;
 use crate::request_fields::{schema_fields, set_fields, set_object, shared_fields};
 
 /// Parameters that the API supports.
@@ -158,10 +158,11 @@ impl<'a> InputItem<'a> {
                 },
                 content: content.iter().map(|content| InputContent::of(*role, content)).collect(),
             },
-            Item::Reasoning { text, seal } => {
+            Item::Reasoning { text, encrypted_content } => {
                 // OpenAI rejects reasoning without encrypted content, or with that of another
                 // provider.
-                let encrypted_content = seal.as_deref()?.strip_prefix(ENCRYPTED_SEAL)?;
+                let encrypted_content =
+                    encrypted_content.as_deref()?.strip_prefix(ENCRYPTED_PREFIX)?;
                 let summary = Some(Summary { kind: "summary_text", text });
                 let summary = summary.filter(|_| !text.is_empty()).into_iter().collect();
                 Self::Reasoning { summary, encrypted_content }

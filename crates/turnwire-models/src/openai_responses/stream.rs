@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use turnwire_contract::{Annotation, Finish, ModelPart, ToolRef, ToolSpec, Usage};
 
-use super::ENCRYPTED_SEAL;
+use super::ENCRYPTED_PREFIX;
 use crate::{
     lenient_json,
     logprobs::{self, LogprobBody},
@@ -106,8 +106,9 @@ impl ResponseStream {
                 if is_new {
                     parts.push(ModelPart::Reasoning(thoughts.join("\n\n")));
                 }
-                let seal = encrypted_content.map(|content| format!("{ENCRYPTED_SEAL}{content}"));
-                parts.extend(seal.map(ModelPart::ReasoningSeal));
+                let encrypted_content =
+                    encrypted_content.map(|content| format!("{ENCRYPTED_PREFIX}{content}"));
+                parts.extend(encrypted_content.map(ModelPart::EncryptedContent));
             }
             OutputItem::Unknown => {}
         }

@@ -117,7 +117,7 @@ async fn the_place_in_the_script_is_the_number_of_answers_since_the_question() {
     items.extend(second);
     items.push(system);
     assert_eq!(text(items.clone()).await, "2 after 3, 4");
-    items.push(Item::Reasoning { text: "Hm.".to_owned(), seal: None });
+    items.push(Item::Reasoning { text: "Hm.".to_owned(), encrypted_content: None });
     items.push(Item::assistant("2 after 3, 4"));
     assert_eq!(text(items.clone()).await, "3");
 

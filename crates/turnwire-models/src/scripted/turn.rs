@@ -16,7 +16,7 @@ const ARGUMENT_PIECE: usize = 5;
 #[derive(Debug, Clone, Default)]
 pub struct Turn {
     steps: Vec<Step>,
-    ending: TurnEnd,
+    turn_end: TurnEnd,
     next_key: u32,
     told_usage: bool,
 }
@@ -30,7 +30,7 @@ impl Turn {
     /// Creates a turn that fails before the stream starts, as when the provider rejects the
     /// request.
     pub fn fails(error: ModelError) -> Self {
-        Self { ending: TurnEnd::BeforeTheStream(error), ..Self::default() }
+        Self { turn_end: TurnEnd::BeforeTheStream(error), ..Self::default() }
     }
 
     /// Adds a text in one part.
@@ -92,14 +92,14 @@ impl Turn {
         self.part(ModelPart::Usage(usage))
     }
 
-    /// Adds any part, for cases without a method: seals, annotations, interleaved calls.
+    /// Adds any part, for cases without a method: encrypted content, annotations, interleaved calls.
     pub fn part(mut self, part: ModelPart) -> Self {
         match &part {
             ModelPart::CallStarted { key, .. } => {
                 self.next_key = self.next_key.max(key.saturating_add(1));
             }
             ModelPart::Usage(_) => self.told_usage = true,
-            ModelPart::Finished(_) => self.ending = TurnEnd::Silent,
+            ModelPart::Finished(_) => self.turn_end = TurnEnd::Silent,
             _ => {}
         }
         self.step(Step::Say(part))
@@ -107,12 +107,12 @@ impl Turn {
 
     /// Ends at the maximum length.
     pub fn length_cut(self) -> Self {
-        self.ending(TurnEnd::Finished(Finish::Length))
+        self.turn_end(TurnEnd::Finished(Finish::Length))
     }
 
     /// Ends by the content filter.
     pub fn content_filter(self) -> Self {
-        self.ending(TurnEnd::Finished(Finish::ContentFilter))
+        self.turn_end(TurnEnd::Finished(Finish::ContentFilter))
     }
 
     /// Ends with a broken stream.
@@ -122,18 +122,18 @@ impl Turn {
 
     /// Ends with an error after the output.
     pub fn ends_with(self, error: ModelError) -> Self {
-        self.ending(TurnEnd::Error(error))
+        self.turn_end(TurnEnd::Error(error))
     }
 
     /// Ends without a finish, which violates the contract of a model.
     pub fn ends_silently(self) -> Self {
-        self.ending(TurnEnd::Silent)
+        self.turn_end(TurnEnd::Silent)
     }
 
     pub(super) fn into_steps(self, prompt: &Prompt) -> Result<VecDeque<Step>, ModelError> {
         let default_usage = (!self.told_usage).then(|| self.usage_by_words(prompt));
         let mut steps = VecDeque::from(self.steps);
-        let finish = match self.ending {
+        let finish = match self.turn_end {
             TurnEnd::BeforeTheStream(error) => return Err(error),
             TurnEnd::Error(error) => {
                 steps.push_back(Step::Fail(error));
@@ -167,8 +167,8 @@ impl Turn {
         self
     }
 
-    fn ending(mut self, ending: TurnEnd) -> Self {
-        self.ending = ending;
+    fn turn_end(mut self, turn_end: TurnEnd) -> Self {
+        self.turn_end = turn_end;
         self
     }
 

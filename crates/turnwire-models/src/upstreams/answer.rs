@@ -11,7 +11,7 @@ use std::{
 use futures::{Stream, StreamExt};
 use turnwire_contract::{Finish, ModelError, ModelPart, ModelStream};
 
-use super::{is_fault, pool::Lease};
+use super::{is_fault, pool::UpstreamPermit};
 
 /// Maximum number of parts without content that are held back.
 const MAX_HELD: usize = 32;
@@ -41,12 +41,16 @@ pub(super) async fn until_content(
 pub(super) struct Answer {
     held: VecDeque<ModelPart>,
     parts: ModelStream,
-    lease: Lease,
+    upstream: UpstreamPermit,
 }
 
 impl Answer {
-    pub(super) fn new(held: VecDeque<ModelPart>, parts: ModelStream, lease: Lease) -> Self {
-        Self { held, parts, lease }
+    pub(super) fn new(
+        held: VecDeque<ModelPart>,
+        parts: ModelStream,
+        upstream: UpstreamPermit,
+    ) -> Self {
+        Self { held, parts, upstream }
     }
 }
 
@@ -59,8 +63,8 @@ impl Stream for Answer {
         }
         let next = ready!(self.parts.poll_next_unpin(context));
         match &next {
-            Some(Err(error)) if is_fault(error) => self.lease.fail(error),
-            None | Some(Ok(ModelPart::Finished(_))) => self.lease.release(),
+            Some(Err(error)) if is_fault(error) => self.upstream.fail(error),
+            None | Some(Ok(ModelPart::Finished(_))) => self.upstream.release(),
             Some(_) => {}
         }
         Poll::Ready(next)

@@ -23,7 +23,7 @@ use turnwire_contract::{Capabilities, Model, ModelError, ModelStream, Prompt, pa
 
 use self::{
     answer::{Answer, until_content},
-    pool::{Lease, Pool, Refusal},
+    pool::{Pool, Refusal, UpstreamPermit},
 };
 
 /// Default of [`UpstreamsOptions::max_wait`].
@@ -107,9 +107,13 @@ impl Upstreams {
         Self { pool, budget: Arc::clone(&before.budget), options }
     }
 
-    /// Asks the upstream of `lease`, and returns its answer once that has content.
-    async fn ask(&self, mut lease: Lease, prompt: Prompt) -> Result<ModelStream, ModelError> {
-        let Some(model) = lease.model() else { return Err(nobody()) };
+    /// Asks `upstream`, and returns its answer once that has content.
+    async fn ask(
+        &self,
+        mut upstream: UpstreamPermit,
+        prompt: Prompt,
+    ) -> Result<ModelStream, ModelError> {
+        let Some(model) = upstream.model() else { return Err(nobody()) };
         let started = Instant::now();
         let asked = match (self.pool.len(), self.options.first_content_timeout) {
             // Nothing could be done but to pass the error on.
@@ -123,19 +127,19 @@ impl Upstreams {
         let elapsed_ms = started.elapsed().as_millis();
         match asked {
             Ok((held, parts)) => {
-                debug!(upstream = lease.name(), elapsed_ms, "upstream answers");
-                lease.succeed();
-                Ok(Box::pin(Answer::new(held, parts, lease)))
+                debug!(upstream = upstream.name(), elapsed_ms, "upstream answers");
+                upstream.succeed();
+                Ok(Box::pin(Answer::new(held, parts, upstream)))
             }
             Err(error) => {
                 // Every other error is logged by the engine.
                 if self.pool.len() > 1 && another_may_answer(&error) {
-                    warn!(upstream = lease.name(), elapsed_ms, %error, "upstream failed");
+                    warn!(upstream = upstream.name(), elapsed_ms, %error, "upstream failed");
                 }
                 if is_fault(&error) {
-                    lease.fail(&error);
+                    upstream.fail(&error);
                 } else {
-                    lease.succeed();
+                    upstream.succeed();
                 }
                 Err(error)
             }
@@ -154,8 +158,8 @@ impl Model for Upstreams {
         let mut tried = Vec::new();
         let mut errors = Vec::new();
         loop {
-            let lease = match self.pool.acquire(&tried, self.options.max_wait).await {
-                Ok(lease) => lease,
+            let upstream = match self.pool.acquire(&tried, self.options.max_wait).await {
+                Ok(upstream) => upstream,
                 Err(Refusal::Busy) if errors.is_empty() => return Err(busy()),
                 Err(Refusal::Busy) => return Err(most_useful(errors)),
                 Err(Refusal::PassedOver(causes)) => {
@@ -163,8 +167,8 @@ impl Model for Upstreams {
                     return Err(most_useful(errors));
                 }
             };
-            tried.push(lease.index);
-            match self.ask(lease, prompt.clone()).await {
+            tried.push(upstream.index);
+            match self.ask(upstream, prompt.clone()).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) if another_may_answer(&error) => errors.push(error),
                 Err(error) => return Err(error),

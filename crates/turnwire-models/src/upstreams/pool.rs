@@ -57,17 +57,17 @@ pub(super) enum Refusal {
 }
 
 /// A permit to use an upstream once.
-pub(super) struct Lease {
+pub(super) struct UpstreamPermit {
     pool: Arc<Pool>,
     pub(super) index: usize,
     admission: Admission,
     permit: Option<OwnedSemaphorePermit>,
     /// Whether the breaker knows the outcome.
-    is_settled: bool,
+    is_reported: bool,
 }
 
 enum Attempt {
-    Chosen(Lease),
+    Chosen(UpstreamPermit),
     /// Some are full, or one is tried, or a pause ends soon.
     Wait {
         full: Vec<usize>,
@@ -130,13 +130,13 @@ impl Pool {
         self: &Arc<Self>,
         tried: &[usize],
         max_wait: Duration,
-    ) -> Result<Lease, Refusal> {
+    ) -> Result<UpstreamPermit, Refusal> {
         let now = Instant::now();
         let deadline = now.checked_add(max_wait).unwrap_or(now);
         loop {
             let trial_ended = self.trial_ended.notified();
             let (full, until) = match self.choose(tried, deadline) {
-                Attempt::Chosen(lease) => return Ok(lease),
+                Attempt::Chosen(upstream) => return Ok(upstream),
                 Attempt::PassedOver(causes) => return Err(Refusal::PassedOver(causes)),
                 Attempt::Wait { full, until } => (full, until),
             };
@@ -149,8 +149,8 @@ impl Pool {
             }
             tokio::select! {
                 (index, permit) = self.any_permit(full) => {
-                    if let Some(lease) = self.admitted(index, permit) {
-                        return Ok(lease);
+                    if let Some(upstream) = self.admitted(index, permit) {
+                        return Ok(upstream);
                     }
                 }
                 () = trial_ended => {}
@@ -186,7 +186,7 @@ impl Pool {
             let permit = permit.and_then(|(_, permit)| permit);
             if let Some(state) = choice.get_mut(chosen) {
                 let admission = state.breaker.admit();
-                return Attempt::Chosen(self.lease(chosen, admission, permit));
+                return Attempt::Chosen(self.permit_for(chosen, admission, permit));
             }
         }
         let ends_in_time = pause_ends.filter(|end| *end < deadline);
@@ -238,21 +238,25 @@ impl Pool {
     }
 
     /// Admits a request that has waited for `permit`, if the upstream did not fail meanwhile.
-    fn admitted(self: &Arc<Self>, index: usize, permit: OwnedSemaphorePermit) -> Option<Lease> {
+    fn admitted(
+        self: &Arc<Self>,
+        index: usize,
+        permit: OwnedSemaphorePermit,
+    ) -> Option<UpstreamPermit> {
         let mut choice = self.choice.lock().unwrap_or_else(PoisonError::into_inner);
         let breaker = &mut choice.get_mut(index)?.breaker;
         let available = breaker.availability(Instant::now());
         matches!(available, Availability::Closed | Availability::HalfOpen)
-            .then(|| self.lease(index, breaker.admit(), Some(permit)))
+            .then(|| self.permit_for(index, breaker.admit(), Some(permit)))
     }
 
-    fn lease(
+    fn permit_for(
         self: &Arc<Self>,
         index: usize,
         admission: Admission,
         permit: Option<OwnedSemaphorePermit>,
-    ) -> Lease {
-        Lease { pool: Arc::clone(self), index, admission, permit, is_settled: false }
+    ) -> UpstreamPermit {
+        UpstreamPermit { pool: Arc::clone(self), index, admission, permit, is_reported: false }
     }
 
     fn causes(&self, tried: &[usize]) -> Vec<ModelError> {
@@ -282,7 +286,7 @@ impl Member {
     }
 }
 
-impl Lease {
+impl UpstreamPermit {
     pub(super) fn name(&self) -> &str {
         self.pool.members.get(self.index).map_or("", |member| &member.name)
     }
@@ -293,7 +297,7 @@ impl Lease {
 
     /// Records that the upstream answers.
     pub(super) fn succeed(&mut self) {
-        self.is_settled = true;
+        self.is_reported = true;
         let admission = self.admission;
         let change = |breaker: &mut Breaker| breaker.succeeded(admission, Instant::now());
         if self.pool.with_breaker(self.index, change) == Some(true) {
@@ -303,7 +307,7 @@ impl Lease {
 
     /// Records that the upstream failed.
     pub(super) fn fail(&mut self, error: &ModelError) {
-        self.is_settled = true;
+        self.is_reported = true;
         let admission = self.admission;
         let change = |breaker: &mut Breaker| breaker.failed(admission, error, Instant::now());
         let Some(Some(pause)) = self.pool.with_breaker(self.index, change) else { return };
@@ -321,9 +325,9 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for UpstreamPermit {
     fn drop(&mut self) {
-        if !self.is_settled {
+        if !self.is_reported {
             let admission = self.admission;
             let change = |breaker: &mut Breaker| breaker.abandoned(admission, Instant::now());
             self.pool.with_breaker(self.index, change);

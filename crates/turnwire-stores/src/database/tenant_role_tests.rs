@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use turnwire_contract::{
     ApiKey, ApiKeys, AuditLog, AuditQuery, BlobId, BlobStore, CollectionId, CollectionNotes,
     CollectionRecord, Collections, ConversationId, ConversationRecord, Conversations, Entries,
-    Entry, FileId, FileRecord, Files, Item, ItemId, Journal, NewRun, PinnedTool, Pins, PoolUse,
-    RequestKey, RunFilter, RunId, RunQuery, RunRecords, RunRequest, Seq, Share, Shares, Timestamp,
+    Entry, FileId, FileRecord, Files, IdempotencyKey, Item, ItemId, Journal, NewRun, PinnedTool,
+    Pins, PoolUse, RunFilter, RunId, RunQuery, RunRecords, RunRequest, Seq, Share, Shares,
+    Timestamp,
 };
 use turnwire_testkit::{conformance::library::Plainly, services};
 
@@ -311,7 +312,7 @@ impl Actor {
                 self.see(AuditLog::list(store, query).await);
             }
             _ => {
-                let key = RequestKey {
+                let key = IdempotencyKey {
                     endpoint: "/v1/responses".to_owned(),
                     key: "same".to_owned(),
                     fingerprint: "same".to_owned(),
@@ -328,14 +329,14 @@ impl Actor {
         let mut request = RunRequest::new("any", vec![Item::user(&self.word)]);
         request.tenant = self.tenant.clone();
         let at = Timestamp::from_micros(1_000);
-        let key = RequestKey {
+        let key = IdempotencyKey {
             endpoint: "/v1/responses".to_owned(),
             key: "same".to_owned(),
             fingerprint: "same".to_owned(),
         };
         let is_first = self.runs.is_empty();
         let mut run = NewRun::new(run_id.clone(), at, Arc::new(request));
-        run.key = is_first.then_some(key);
+        run.idempotency_key = is_first.then_some(key);
         store.create(run).await.unwrap();
         let share = Share {
             share_id: format!("{}-{run_id}", self.word),

@@ -14,8 +14,8 @@ fn request(n_turns: usize) -> RunRequest {
     request.instructions = Some("Be brief. ".repeat(500));
     let look = FakeTool::new("look", Behaviour::Returns(String::new()));
     request.tools = vec![Arc::new(look.spec().clone())];
-    request.echo.insert("tools".to_owned(), json!(["x".repeat(600)]));
-    request.echo.insert("user".to_owned(), json!("me"));
+    request.surface_data.insert("tools".to_owned(), json!(["x".repeat(600)]));
+    request.surface_data.insert("user".to_owned(), json!("me"));
     request
 }
 
@@ -41,13 +41,16 @@ fn a_request_is_split_and_joined() {
         let shared = split(&request, None);
         let mut rest = shared.rest;
         assert_eq!((rest.input.len(), rest.tools.len(), rest.instructions.as_ref()), (0, 0, None));
-        assert_eq!((&rest.echo["tools"], &rest.echo["user"]), (&Value::Null, &json!("me")));
+        assert_eq!(
+            (&rest.surface_data["tools"], &rest.surface_data["user"]),
+            (&Value::Null, &json!("me"))
+        );
         assert_eq!(shared.items.len(), n_items);
         let input = shared.items.iter().map(|item| decode(&item.body).unwrap()).collect();
         let parts = SharedParts { preamble: decode(&shared.preamble.body).unwrap(), input };
         parts.join(&mut rest);
         assert_eq!(rest, request);
-        assert!(rest.echo.keys().eq(request.echo.keys()), "in the same order");
+        assert!(rest.surface_data.keys().eq(request.surface_data.keys()), "in the same order");
     }
 }
 
@@ -60,7 +63,7 @@ fn some_requests_are_stored_whole() {
     short.generation.answer_schema = Some(json!("x".repeat(10_000)));
     assert_eq!(SharedRequest::of(&short, None).unwrap(), None);
     let mut unstored = request(3);
-    unstored.echo.insert("store".to_owned(), json!(false));
+    unstored.surface_data.insert("store".to_owned(), json!(false));
     assert_eq!(SharedRequest::of(&unstored, None).unwrap(), None);
 }
 
@@ -85,7 +88,7 @@ fn lists_that_begin_alike_have_the_same_ids_so_far() {
     // What differs from request to request does not matter.
     let mut other = request(4);
     other.metadata.insert("turn".to_owned(), "4".to_owned());
-    other.echo.insert("user".to_owned(), Value::Null);
+    other.surface_data.insert("user".to_owned(), Value::Null);
     assert_eq!(ids(&other, None), long);
 
     // A17: without the key nobody can tell what has a certain ID.

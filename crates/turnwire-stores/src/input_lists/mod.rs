@@ -32,9 +32,9 @@ use crate::{database::DatabaseError, failures::encode, sealing::DataKey};
 /// Requests that have fewer bytes to share are stored whole.
 pub(crate) const SHARED_FROM: usize = 4 * 1024;
 
-/// Texts and lists of [`RunRequest::echo`] of at least this many bytes are in the preamble, with the
+/// Texts and lists of [`RunRequest::surface_data`] of at least this many bytes are in the preamble, with the
 /// instructions and the tools that they repeat.
-const LONG_ECHO: usize = 512;
+const LONG_SURFACE_DATA: usize = 512;
 
 /// Key of the hash, if contents are not encrypted.
 const NO_KEY: &[u8] = b"turnwire input lists 1";
@@ -53,8 +53,8 @@ struct Preamble {
     instructions: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Arc<ToolSpec>>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    echo: Map<String, Value>,
+    #[serde(rename = "echo", skip_serializing_if = "Map::is_empty")]
+    surface_data: Map<String, Value>,
 }
 
 /// Where the parts of a request are that it shares with others.
@@ -96,18 +96,18 @@ impl SharedRequest {
         key: Option<&DataKey>,
     ) -> Result<Option<Self>, DatabaseError> {
         // A response that is not stored is deleted with its run, mostly before the next turn.
-        if request.echo.get("store") == Some(&Value::Bool(false)) {
+        if request.surface_data.get("store") == Some(&Value::Bool(false)) {
             return Ok(None);
         }
         let mut rest = request.clone();
         let items = std::mem::take(&mut rest.input);
         // Its place is kept, so that the keys come back in the same order.
-        let long = rest.echo.iter_mut().filter(|(_, value)| is_long(value));
+        let long = rest.surface_data.iter_mut().filter(|(_, value)| is_long(value));
         let long = long.map(|(name, value)| (name.clone(), value.take())).collect();
         let preamble = encode(&Preamble {
             instructions: rest.instructions.take(),
             tools: std::mem::take(&mut rest.tools),
-            echo: long,
+            surface_data: long,
         })?;
         let items = items.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
         if preamble.len() + items.iter().map(String::len).sum::<usize>() < SHARED_FROM {
@@ -136,15 +136,15 @@ impl SharedParts {
         rest.input = self.input;
         rest.instructions = self.preamble.instructions;
         rest.tools = self.preamble.tools;
-        rest.echo.extend(self.preamble.echo);
+        rest.surface_data.extend(self.preamble.surface_data);
     }
 }
 
 /// Objects are left where they are: they differ from request to request.
 fn is_long(value: &Value) -> bool {
     match value {
-        Value::String(text) => text.len() >= LONG_ECHO,
-        Value::Array(_) => value.to_string().len() >= LONG_ECHO,
+        Value::String(text) => text.len() >= LONG_SURFACE_DATA,
+        Value::Array(_) => value.to_string().len() >= LONG_SURFACE_DATA,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
     }
 }

@@ -38,7 +38,7 @@ const AT_ONCE: usize = 512;
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Ping interval of an idle connection.
-const HEARTBEAT: Duration = Duration::from_secs(1);
+const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Channel names of one database.
 #[derive(Clone)]
@@ -220,7 +220,7 @@ impl SubscribeTask {
         sink: &mut PubSubSink,
         stream: &mut PubSubStream,
     ) -> Result<std::convert::Infallible, RedisError> {
-        let mut heartbeat = interval(HEARTBEAT);
+        let mut pings = interval(PING_INTERVAL);
         loop {
             tokio::select! {
                 message = stream.next() => match message {
@@ -230,7 +230,7 @@ impl SubscribeTask {
                 () = self.tails.changed() => {
                     self.change(sink, self.tails.take_changes()).await?;
                 }
-                _ = heartbeat.tick() => {
+                _ = pings.tick() => {
                     in_time(sink.ping::<redis::Value>()).await?;
                 }
             }

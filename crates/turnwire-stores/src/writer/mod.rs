@@ -72,7 +72,7 @@ pub(crate) struct Append {
     pub(crate) tenant: TenantId,
     /// Not empty.
     pub(crate) events: Vec<Arc<RecordedEvent>>,
-    pub(crate) ending: Option<StoredEnd>,
+    pub(crate) run_end: Option<StoredEnd>,
     /// What a list says about the run from now on, if it changes.
     pub(crate) summary: Option<SummaryColumns>,
     /// What the events cause for receivers of webhooks.
@@ -105,7 +105,7 @@ pub(crate) struct Job {
     events: Vec<Arc<RecordedEvent>>,
     rows: Vec<EventRow>,
     bytes: usize,
-    ending: Option<StoredEnd>,
+    run_end: Option<StoredEnd>,
     /// What a list says about the run from now on, if it changes.
     summary: Option<Box<SummaryColumns>>,
     /// What the events cause for receivers of webhooks.
@@ -127,7 +127,7 @@ impl Job {
     }
 
     fn end(&self) -> Option<EndOfRun<'_>> {
-        Some((&self.tenant, &self.run_id, self.ending.as_ref()?, self.key.as_deref()))
+        Some((&self.tenant, &self.run_id, self.run_end.as_ref()?, self.key.as_deref()))
     }
 
     /// Whether nobody would execute the run that this creates: its client was told that it was not
@@ -191,7 +191,7 @@ type AtWorkSince = Arc<Mutex<Option<Instant>>>;
 impl WriterHandle {
     /// Writes `append` with those of other runs.
     pub(crate) async fn append(&self, append: Append) -> Result<(), JournalError> {
-        let Append { tenant, events, ending, summary, deliveries, new_run, key } = append;
+        let Append { tenant, events, run_end, summary, deliveries, new_run, key } = append;
         let Some(first) = events.first() else { return Ok(()) };
         let run_id = first.run_id.clone();
         let rows = to_rows(&events).and_then(|rows| sealed_rows(rows, &run_id, key.as_deref()));
@@ -212,7 +212,7 @@ impl WriterHandle {
             events,
             rows,
             bytes,
-            ending,
+            run_end,
             summary,
             deliveries,
             new_run,
@@ -510,7 +510,7 @@ impl Job {
             events: vec![Arc::new(event)],
             rows: Vec::new(),
             bytes: 1,
-            ending: None,
+            run_end: None,
             summary: None,
             deliveries: Vec::new(),
             new_run: None,

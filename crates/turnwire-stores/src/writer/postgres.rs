@@ -177,7 +177,7 @@ impl BatchWriter for PostgresBatchWriter {
 /// change.
 fn needs_transaction(job: &Job) -> bool {
     let is_changed = job.summary.is_some() || job.new_run.is_some();
-    (job.ending.is_some() && is_changed) || !job.deliveries.is_empty()
+    (job.run_end.is_some() && is_changed) || !job.deliveries.is_empty()
 }
 
 /// The statement that writes a batch.

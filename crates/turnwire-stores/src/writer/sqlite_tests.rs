@@ -54,8 +54,10 @@ fn end_of(run: &str) -> Job {
     let end = Arc::new(RecordedEvent { run_id, seq: Seq(5), at, event });
     job.rows = to_rows(&[Arc::clone(&end)]).unwrap();
     (job.events, job.new_run) = (vec![end], None);
-    let entry = |id: &str| Entry::new(id, Item::Reasoning { text: ODD.to_owned(), seal: None });
-    job.ending = Some(StoredEnd::new(outcome, vec![entry("msg_2"), entry("msg_1")]));
+    let entry = |id: &str| {
+        Entry::new(id, Item::Reasoning { text: ODD.to_owned(), encrypted_content: None })
+    };
+    job.run_end = Some(StoredEnd::new(outcome, vec![entry("msg_2"), entry("msg_1")]));
     let tools = "[\"a\"]".to_owned();
     let summary = SummaryColumns { tools, n_calls: 3, n_failed_calls: 1, is_waiting: true };
     job.summary = Some(Box::new(summary));

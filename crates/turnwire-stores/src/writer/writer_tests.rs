@@ -26,7 +26,7 @@ fn first_append_of(run_id: &str) -> Append {
     Append {
         tenant: TenantId::default(),
         events: vec![Arc::new(first)],
-        ending: None,
+        run_end: None,
         summary: None,
         deliveries: Vec::new(),
         new_run: None,

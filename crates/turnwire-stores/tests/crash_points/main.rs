@@ -23,8 +23,9 @@ use std::{
 
 use futures::StreamExt;
 use turnwire_contract::{
-    Completeness, Effect, Entries, Entry, Event, Item, Journal, Model, RecordedEvent, RequestKey,
-    RunId, RunOutcome, RunRecords, RunRequest, RunStatus, Seq, TenantId, Tool, ToolOutcome,
+    Completeness, Effect, Entries, Entry, Event, IdempotencyKey, Item, Journal, Model,
+    RecordedEvent, RunId, RunOutcome, RunRecords, RunRequest, RunStatus, Seq, TenantId, Tool,
+    ToolOutcome,
 };
 use turnwire_engine::{EngineParts, Runs, StartOptions, Toolbox};
 use turnwire_models::Scripted;
@@ -192,13 +193,14 @@ impl Process {
         let mut request = shape.request.clone();
         request.tenant = tenant();
         request.continues = shape.continues.then(|| RunId::from("run_before"));
-        let key = RequestKey {
+        let key = IdempotencyKey {
             endpoint: "/test".to_owned(),
             key: "the only one".to_owned(),
             fingerprint: shape.name.to_owned(),
         };
         loop {
-            let start = StartOptions { key: Some(key.clone()), ..StartOptions::default() };
+            let start =
+                StartOptions { idempotency_key: Some(key.clone()), ..StartOptions::default() };
             match self.runs.start_with(request.clone(), start).await {
                 Ok(handle) => return handle.id().clone(),
                 // The run of the first process is there, and has no journal yet.

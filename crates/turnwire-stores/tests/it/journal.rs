@@ -98,10 +98,10 @@ async fn a_lost_answer_changes_nothing() {
         let batch = vec![text("run_1", 2 * n + 1, MARK), text("run_1", 2 * n + 2, "more")];
         cut.append(&tenant(), batch).await.unwrap();
     }
-    let ending = RunEnd { outcome: RunOutcome::Completed, entries: Vec::new() };
+    let run_end = RunEnd { outcome: RunOutcome::Completed, entries: Vec::new() };
     proxy.cut_next();
     let last = vec![text("run_1", 2 * N + 1, MARK), end("run_1", 2 * N + 2)];
-    cut.append_end(&tenant(), last, ending).await.unwrap();
+    cut.append_end(&tenant(), last, run_end).await.unwrap();
     assert_eq!(proxy.n_cuts(), 21, "an answer arrived that should not have");
     let expected: Vec<u64> = (1..=2 * N + 2).collect();
     assert_eq!(backends(&stored(&straight, "run_1").await), expected);

@@ -4,8 +4,8 @@
 use std::{process::Command, sync::Arc, time::Duration};
 
 use turnwire_contract::{
-    BlobStore, CallId, Commands, Conversations, Entries, Entry, Item, Journal, JournalError,
-    NewRun, RequestKey, RunCommand, RunId, RunOutcome, RunRecords, RunRequest, Seq, StoreError,
+    BlobStore, CallId, Commands, Conversations, Entries, Entry, IdempotencyKey, Item, Journal,
+    JournalError, NewRun, RunCommand, RunId, RunOutcome, RunRecords, RunRequest, Seq, StoreError,
     TenantId,
 };
 use turnwire_engine::{EngineParts, Runs};
@@ -54,7 +54,7 @@ impl Backend {
             request.before = vec![Entry::new("msg_before", Item::user(CANARY))];
             request.metadata.insert("note".to_owned(), CANARY.to_owned());
         });
-        made.key = Some(RequestKey {
+        made.idempotency_key = Some(IdempotencyKey {
             endpoint: "/a".to_owned(),
             key: format!("{CANARY} {id}"),
             fingerprint: CANARY.to_owned(),

@@ -42,7 +42,7 @@ fn asked(id: &str, input: Vec<Item>, change: impl FnOnce(&mut RunRequest)) -> Ne
     });
     let (run_id, request) = (run.run_id.clone(), Arc::clone(&run.request));
     let (seq, at, event) = (Seq(1), Timestamp::from_micros(1), Event::RunQueued { request });
-    run.beginning = vec![Arc::new(RecordedEvent { run_id, seq, at, event })];
+    run.first_events = vec![Arc::new(RecordedEvent { run_id, seq, at, event })];
     run
 }
 
@@ -64,7 +64,7 @@ async fn is_whole(store: &Store, run: &NewRun) {
     assert!(found.request == run.request, "{}", run.run_id);
     let stored = store.stored(&tenant(), &run.run_id, Seq::START).await.unwrap();
     let journal: Vec<_> = stored.try_collect().await.unwrap();
-    assert!(journal.first() == run.beginning.first(), "{}", run.run_id);
+    assert!(journal.first() == run.first_events.first(), "{}", run.run_id);
     let context = store.context(&tenant(), &run.run_id).await.unwrap();
     assert!(context.ends_with(&added_by(run)), "{}", run.run_id);
 }

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use turnwire_contract::{
     BlobError, BlobStore, Commands, ConversationId, ConversationRecord, Conversations, Created,
-    Entries, Entry, Event, Item, ItemId, Journal, Leases, NewRun, PinnedTool, Pins, RecordedEvent,
-    RequestKey, RunCommand, RunId, RunOutcome, RunRecords, RunStatus, Seq, StoreError, TenantId,
+    Entries, Entry, Event, IdempotencyKey, Item, ItemId, Journal, Leases, NewRun, PinnedTool, Pins,
+    RecordedEvent, RunCommand, RunId, RunOutcome, RunRecords, RunStatus, Seq, StoreError, TenantId,
     Timestamp,
 };
 use turnwire_testkit::{conformance, services::Postgres};
@@ -28,19 +28,19 @@ async fn postgres_keeps_the_promises_of_a_run_store() {
 async fn a_run_is_there_with_its_journal_or_not_at_all() {
     for backend in Backend::all() {
         let store = backend.store().await;
-        let key = RequestKey {
+        let key = IdempotencyKey {
             endpoint: "/v1/responses".to_owned(),
             key: "key".to_owned(),
             fingerprint: "of it".to_owned(),
         };
-        let keyed = NewRun { key: Some(key), ..run("run_keyed", |_| {}) };
+        let keyed = NewRun { idempotency_key: Some(key), ..run("run_keyed", |_| {}) };
         let informed = run("run_informed", |request| request.before = entries(&["earlier"]));
         for new in [run("run_alone", |_| {}), keyed, informed, run_in("run_in", "conv")] {
             let new = begun(new);
             assert_eq!(store.create(new.clone()).await.unwrap(), Created::WithEvents);
             let kept = store.read_stored(&tenant(), &new.run_id, Seq::START).await.unwrap();
-            assert_eq!(kept, new.beginning, "{}: {}", backend.url, new.run_id);
-            let next = RecordedEvent { seq: Seq(3), ..(*new.beginning[1]).clone() };
+            assert_eq!(kept, new.first_events, "{}: {}", backend.url, new.run_id);
+            let next = RecordedEvent { seq: Seq(3), ..(*new.first_events[1]).clone() };
             store.append(&tenant(), vec![Arc::new(next)]).await.unwrap();
         }
         for refused in [run_in("run_second", "conv"), run("run_alone", |_| {})] {
@@ -66,8 +66,8 @@ fn begun(new: NewRun) -> NewRun {
             event,
         })
     };
-    let beginning = (1..).zip(events).map(recorded).collect();
-    NewRun { beginning, ..new }
+    let first_events = (1..).zip(events).map(recorded).collect();
+    NewRun { first_events, ..new }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,7 +199,8 @@ async fn a_name_with_a_nul_character_is_a_name_that_nobody_has() {
             absent(store.open_conversation(&tenant(), record).await);
             let mut keyed = run("run_keyed", |_| {});
             let (endpoint, key) = ("/a".to_owned(), strange.to_owned());
-            keyed.key = Some(RequestKey { endpoint, key, fingerprint: "f".to_owned() });
+            keyed.idempotency_key =
+                Some(IdempotencyKey { endpoint, key, fingerprint: "f".to_owned() });
             absent(store.create(keyed).await.map(drop));
             absent(store.create(run_in("run_long", &long_name())).await.map(drop));
         }
@@ -230,12 +231,13 @@ async fn a_key_is_free_again_after_a_day_and_with_its_run() {
         let sent = |id: &str, fingerprint: &str| {
             let (endpoint, key) = ("/a".to_owned(), "key".to_owned());
             let mut sent = run(id, |_| {});
-            sent.key = Some(RequestKey { endpoint, key, fingerprint: fingerprint.to_owned() });
+            sent.idempotency_key =
+                Some(IdempotencyKey { endpoint, key, fingerprint: fingerprint.to_owned() });
             sent
         };
         assert_eq!(store.create(sent("run_1", "one")).await.unwrap(), Created::RowOnly);
         let reused = store.create(sent("run_2", "other")).await;
-        assert!(matches!(reused, Err(StoreError::KeyReused(_))), "{reused:?}");
+        assert!(matches!(reused, Err(StoreError::IdempotencyKeyReused(_))), "{reused:?}");
         let now = if backend.is_postgres() { "now()" } else { "0" };
         let past = &format!("update request_keys set expires_at = {now}");
         backend.ask(past).await;
@@ -249,7 +251,7 @@ async fn a_key_is_free_again_after_a_day_and_with_its_run() {
         backend.ask(past).await;
         store.create(run_in("run_5", "conv_1")).await.unwrap();
         let mut second = run_in("run_6", "conv_1");
-        second.key = sent("run_6", "fourth").key;
+        second.idempotency_key = sent("run_6", "fourth").idempotency_key;
         let busy = store.create(second).await;
         assert!(matches!(busy, Err(StoreError::Busy { run_id, .. }) if run_id.as_str() == "run_5"));
         assert_eq!(store.create(sent("run_7", "fifth")).await.unwrap(), Created::RowOnly);
@@ -271,7 +273,7 @@ async fn an_outage_is_told_and_leaves_no_run_behind() {
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     let mut keyed = run("run_keyed", |_| {});
     let (endpoint, key) = ("/a".to_owned(), "key".to_owned());
-    keyed.key = Some(RequestKey { endpoint, key, fingerprint: "f".to_owned() });
+    keyed.idempotency_key = Some(IdempotencyKey { endpoint, key, fingerprint: "f".to_owned() });
     let refused = store.create(keyed.clone()).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     server.restart();

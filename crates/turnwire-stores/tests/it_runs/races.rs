@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use turnwire_contract::{
-    Created, Entries, Event, Journal, NewRun, RecordedEvent, RequestKey, RunEnd, RunId, RunOutcome,
-    RunRecords, Seq, StoreError, Timestamp, Usage,
+    Created, Entries, Event, IdempotencyKey, Journal, NewRun, RecordedEvent, RunEnd, RunId,
+    RunOutcome, RunRecords, Seq, StoreError, Timestamp, Usage,
 };
 use turnwire_stores::Store;
 
@@ -55,12 +55,12 @@ async fn runs_are_as_many_as_keys() {
     let stores = backend.stores(3).await;
     let keys: Vec<String> = (0..1_000).map(|n| format!("key_{}", n % 700)).collect();
     let posts = keys.iter().zip(stores.iter().cycle()).enumerate().map(|(n, (key, store))| {
-        let key = RequestKey {
+        let key = IdempotencyKey {
             endpoint: "/v1/responses".to_owned(),
             key: key.clone(),
             fingerprint: format!("of {key}"),
         };
-        let made = NewRun { key: Some(key), ..run(&format!("run_{n}"), |_| {}) };
+        let made = NewRun { idempotency_key: Some(key), ..run(&format!("run_{n}"), |_| {}) };
         async move { (made.run_id.clone(), insist(store, made).await.unwrap()) }
     });
     let posted = join_all(posts).await;
@@ -136,8 +136,8 @@ async fn a_lost_run_does_not_end_with_others() {
         let (tenant, outcome) = (tenant(), RunOutcome::Completed);
         let end = |id: &String| {
             let end = Event::RunFinished { outcome: outcome.clone(), usage: Usage::default() };
-            let ending = RunEnd { outcome: outcome.clone(), entries: entries(&[id]) };
-            one.append_end(&tenant, recorded(id, 3, end), ending)
+            let run_end = RunEnd { outcome: outcome.clone(), entries: entries(&[id]) };
+            one.append_end(&tenant, recorded(id, 3, end), run_end)
         };
         for (id, ended) in ids.iter().zip(join_all(ids.iter().map(end)).await) {
             assert_eq!(ended.is_ok(), id != "run_17", "{id}: {ended:?}");

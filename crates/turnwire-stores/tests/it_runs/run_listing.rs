@@ -29,8 +29,8 @@ fn recorded(id: &str, seq: u64, event: Event) -> Vec<Arc<RecordedEvent>> {
 
 fn begun(id: &str) -> NewRun {
     let new = run(id, |_| {});
-    let beginning = recorded(id, 1, Event::RunQueued { request: Arc::clone(&new.request) });
-    NewRun { beginning, ..new }
+    let first_events = recorded(id, 1, Event::RunQueued { request: Arc::clone(&new.request) });
+    NewRun { first_events, ..new }
 }
 
 fn call(id: &str, seq: u64, tool: &str) -> Vec<Arc<RecordedEvent>> {
@@ -146,8 +146,8 @@ async fn changes_are_found_by_other_workers() {
     assert_eq!(two.changed(&tenant(), within, 10).await.unwrap().len(), 0);
     let (outcome, usage) = (RunOutcome::Completed, Usage::default());
     let end = recorded("run_c", 2, Event::RunFinished { outcome: outcome.clone(), usage });
-    let ending = RunEnd { outcome, entries: Vec::new() };
-    one.append_end(&tenant(), end, ending).await.unwrap();
+    let run_end = RunEnd { outcome, entries: Vec::new() };
+    one.append_end(&tenant(), end, run_end).await.unwrap();
     let changed = two.changed(&tenant(), within, 10).await.unwrap();
     assert_eq!(changed[0].status, ListedStatus::Completed);
     // A worker of an earlier version sets only the time of the end.

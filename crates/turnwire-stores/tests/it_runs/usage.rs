@@ -193,8 +193,8 @@ async fn runs_of_others_are_counted() {
             let event = Event::RunQueued { request: Arc::clone(&request) };
             let first = RecordedEvent { run_id: run_id.clone(), seq: Seq::START.next(), at, event };
             // With the first events it is written in a batch, without them in a transaction.
-            let beginning = if id.ends_with('b') { vec![Arc::new(first)] } else { Vec::new() };
-            let run = NewRun { beginning, ..NewRun::new(run_id, at, request) };
+            let first_events = if id.ends_with('b') { vec![Arc::new(first)] } else { Vec::new() };
+            let run = NewRun { first_events, ..NewRun::new(run_id, at, request) };
             one.create(run).await.unwrap();
         };
         begin("run_1b", "acme", Some("key_1")).await;

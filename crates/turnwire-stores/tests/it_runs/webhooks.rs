@@ -36,18 +36,18 @@ fn recorded(run_id: &str, seq: u64, event: Event) -> Arc<RecordedEvent> {
 /// Appends the end of a run of `tenant` after `seq` events.
 async fn end(store: &Store, tenant: &TenantId, run_id: &str, seq: u64, outcome: RunOutcome) {
     let event = Event::RunFinished { outcome: outcome.clone(), usage: Usage::default() };
-    let ending = RunEnd { outcome, entries: Vec::new() };
+    let run_end = RunEnd { outcome, entries: Vec::new() };
     let batch = vec![recorded(run_id, seq + 1, event)];
-    store.append_end(tenant, batch, ending).await.unwrap();
+    store.append_end(tenant, batch, run_end).await.unwrap();
 }
 
 async fn finished(store: &Store, run_id: &str, tenant: &str, stores: bool) {
     let tenant = TenantId::from(tenant);
     let mut new = run(run_id, |request| {
         request.tenant = tenant.clone();
-        request.echo.insert("store".to_owned(), json!(stores));
+        request.surface_data.insert("store".to_owned(), json!(stores));
     });
-    new.beginning = vec![recorded(run_id, 1, Event::RunStarted)];
+    new.first_events = vec![recorded(run_id, 1, Event::RunStarted)];
     store.create(new).await.unwrap();
     end(store, &tenant, run_id, 1, RunOutcome::Completed).await;
 }
@@ -91,7 +91,7 @@ async fn deliveries_come_and_go_with_their_events() {
         assert_eq!(listed(&store, "nobody").await, []);
 
         let mut asking = run("run_5", |_| {});
-        asking.beginning = vec![recorded("run_5", 1, Event::RunStarted)];
+        asking.first_events = vec![recorded("run_5", 1, Event::RunStarted)];
         store.create(asking).await.unwrap();
         let asked = Event::approval_requested("call_1".into());
         store.append(&tenant(), vec![recorded("run_5", 2, asked.clone())]).await.unwrap();
@@ -157,10 +157,10 @@ async fn a_delivery_is_claimed_by_one() {
 
         // An attempt whose claim was lost changes nothing, unless it succeeded.
         let (old, new) = (&claimed[0], &again[0]);
-        assert!(!store.settle(old, &ended(NextAttempt::GivenUp)).await.unwrap());
-        assert!(store.settle(new, &ended(NextAttempt::At(at(100)))).await.unwrap());
-        assert!(!store.settle(new, &ended(NextAttempt::At(at(100)))).await.unwrap());
-        assert!(store.settle(old, &ended(NextAttempt::Delivered)).await.unwrap());
+        assert!(!store.record_attempt(old, &ended(NextAttempt::GivenUp)).await.unwrap());
+        assert!(store.record_attempt(new, &ended(NextAttempt::At(at(100)))).await.unwrap());
+        assert!(!store.record_attempt(new, &ended(NextAttempt::At(at(100)))).await.unwrap());
+        assert!(store.record_attempt(old, &ended(NextAttempt::Delivered)).await.unwrap());
         assert_eq!(store.n_pending().await.unwrap(), 39);
         for store in others.into_iter().chain([store]) {
             store.close().await;

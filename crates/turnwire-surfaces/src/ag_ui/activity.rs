@@ -97,7 +97,9 @@ impl Activity {
             Event::ToolStarted { attempt, .. } | Event::ToolRetried { attempt, .. } => {
                 content.attempt = Some(*attempt);
             }
-            Event::ToolFinished { outcome, .. } => content.note = Some(words::ending(outcome)),
+            Event::ToolFinished { outcome, .. } => {
+                content.note = Some(words::call_outcome(outcome));
+            }
             _ => {}
         }
     }

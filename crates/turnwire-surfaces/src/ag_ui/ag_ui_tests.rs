@@ -25,7 +25,7 @@ fn origin() -> Origin {
 }
 
 fn from_a_client() -> Story {
-    Story::of(RunRequest { echo: origin().echo(), ..request() })
+    Story::of(RunRequest { surface_data: origin().surface_data(), ..request() })
 }
 
 fn call_id() -> CallId {
@@ -171,8 +171,8 @@ fn a_large_result_is_a_beginning_and_a_reference() {
 fn reasoning_has_a_span_and_a_message() {
     let item_id = ItemId::from("rs_1");
     let added = Event::ReasoningAdded { item_id: item_id.clone(), text: "Hm.".to_owned() };
-    let (text, seal, completeness) = ("Hm.".to_owned(), None, Completeness::Complete);
-    let finished = Event::ReasoningFinished { item_id, text, seal, completeness };
+    let (text, encrypted_content, completeness) = ("Hm.".to_owned(), None, Completeness::Complete);
+    let finished = Event::ReasoningFinished { item_id, text, encrypted_content, completeness };
     let frames = from_a_client().turn().then(added).then(finished).seen_by(&mut AgUi::new());
     expect![[r#"
         3 REASONING_START {"messageId":"rs_1"}

@@ -24,7 +24,7 @@ pub enum ProtocolVersion {
     V1,
 }
 
-/// An event with its place in the stream.
+/// An event with its cursor in the stream.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct AgUiFrame {
     /// Number of the frame, sent as the `id` of the server-sent event. A pure function of the

@@ -10,7 +10,7 @@ use turnwire_contract::RunRequest;
 
 use super::event::ProtocolVersion;
 
-/// Key of the origin in [`RunRequest::echo`].
+/// Key of the origin in [`RunRequest::surface_data`].
 const KEY: &str = "ag_ui";
 /// Begins the source of an answer that was given on this surface.
 const SOURCE: &str = "/ag-ui#";
@@ -39,11 +39,11 @@ pub struct Origin {
 impl Origin {
     /// The origin of a run; `None` if the run was started on another surface.
     pub fn of(request: &RunRequest) -> Option<Self> {
-        request.echo.get(KEY).and_then(|kept| Self::deserialize(kept).ok())
+        request.surface_data.get(KEY).and_then(|kept| Self::deserialize(kept).ok())
     }
 
-    /// The origin, for [`RunRequest::echo`].
-    pub fn echo(&self) -> Map<String, Value> {
+    /// The origin, for [`RunRequest::surface_data`].
+    pub fn surface_data(&self) -> Map<String, Value> {
         let kept = serde_json::to_value(self).unwrap_or_default();
         Map::from_iter([(KEY.to_owned(), kept)])
     }

@@ -70,8 +70,8 @@ impl Speech {
 
     /// Opens a message, unless it is open.
     pub(super) fn open_message(&mut self, item_id: &ItemId, out: &mut Out) -> usize {
-        if let Some(place) = place_of(&self.messages, item_id) {
-            return place;
+        if let Some(index) = index_of(&self.messages, item_id) {
+            return index;
         }
         let message_id = item_id.to_string();
         out.send(AgUiEvent::TextMessageStart { message_id, role: "assistant" });
@@ -81,8 +81,8 @@ impl Speech {
     }
 
     pub(super) fn add_text(&mut self, item_id: &ItemId, text: &str, out: &mut Out) {
-        let place = self.open_message(item_id, out);
-        let delta = self.messages.get_mut(place).and_then(|open| open.add(text));
+        let index = self.open_message(item_id, out);
+        let delta = self.messages.get_mut(index).and_then(|open| open.add(text));
         if let Some(delta) = delta {
             out.send(AgUiEvent::TextMessageContent { message_id: item_id.to_string(), delta });
         }
@@ -101,8 +101,8 @@ impl Speech {
         list: &mut MessageList,
         out: &mut Out,
     ) {
-        let place = self.open_message(item_id, out);
-        let OpenText { text, annotations, .. } = self.messages.remove(place);
+        let index = self.open_message(item_id, out);
+        let OpenText { text, annotations, .. } = self.messages.remove(index);
         let facts = TextFacts { state: incomplete(completeness), annotations: &annotations };
         let has_facts = facts.state.is_some() || !annotations.is_empty();
         let metadata = has_facts.then(|| metadata(&facts));
@@ -112,8 +112,8 @@ impl Speech {
 
     /// Opens a reasoning, unless it is open.
     fn open_reasoning(&mut self, item_id: &ItemId, out: &mut Out) -> usize {
-        if let Some(place) = place_of(&self.reasonings, item_id) {
-            return place;
+        if let Some(index) = index_of(&self.reasonings, item_id) {
+            return index;
         }
         let message_id = item_id.to_string();
         out.send(AgUiEvent::ReasoningStart { message_id: message_id.clone() });
@@ -123,15 +123,15 @@ impl Speech {
     }
 
     pub(super) fn add_reasoning(&mut self, item_id: &ItemId, text: &str, out: &mut Out) {
-        let place = self.open_reasoning(item_id, out);
-        let delta = self.reasonings.get_mut(place).and_then(|open| open.add(text));
+        let index = self.open_reasoning(item_id, out);
+        let delta = self.reasonings.get_mut(index).and_then(|open| open.add(text));
         if let Some(delta) = delta {
             let message_id = item_id.to_string();
             out.send(AgUiEvent::ReasoningMessageContent { message_id, delta });
         }
     }
 
-    /// Closes a reasoning. One that nothing was sent of has only a seal for the provider, and is not
+    /// Closes a reasoning. One that nothing was sent of has only encrypted content for the provider, and is not
     /// shown.
     pub(super) fn finish_reasoning(
         &mut self,
@@ -139,8 +139,8 @@ impl Speech {
         list: &mut MessageList,
         out: &mut Out,
     ) {
-        let Some(place) = place_of(&self.reasonings, item_id) else { return };
-        let OpenText { text, .. } = self.reasonings.remove(place);
+        let Some(index) = index_of(&self.reasonings, item_id) else { return };
+        let OpenText { text, .. } = self.reasonings.remove(index);
         let message_id = item_id.to_string();
         out.send(AgUiEvent::ReasoningMessageEnd { message_id: message_id.clone() });
         out.send(AgUiEvent::ReasoningEnd { message_id });
@@ -159,6 +159,6 @@ impl Speech {
     }
 }
 
-fn place_of(open: &[OpenText], item_id: &ItemId) -> Option<usize> {
+fn index_of(open: &[OpenText], item_id: &ItemId) -> Option<usize> {
     open.iter().position(|open| open.item_id == *item_id)
 }

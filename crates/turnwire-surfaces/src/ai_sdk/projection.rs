@@ -86,7 +86,7 @@ impl AiSdk {
     fn start(&mut self, recorded: &RecordedEvent) -> UiChunk {
         self.has_started = true;
         let request = self.book.request();
-        let continued = request.and_then(|request| request.echo.get(MESSAGE_KEY)?.as_str());
+        let continued = request.and_then(|request| request.surface_data.get(MESSAGE_KEY)?.as_str());
         UiChunk::Start {
             message_id: continued.unwrap_or(recorded.run_id.as_str()).to_owned(),
             message_metadata: StartMetadata {

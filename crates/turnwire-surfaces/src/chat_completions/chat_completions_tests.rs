@@ -202,7 +202,7 @@ fn refusals_and_reasoning_have_fields_of_their_own() {
         .then(Event::ReasoningFinished {
             item_id,
             text: "Hm.".to_owned(),
-            seal: None,
+            encrypted_content: None,
             completeness: Completeness::Complete,
         })
         .message()
@@ -279,7 +279,7 @@ fn the_extended_profile_adds_events_and_changes_nothing_else() {
 #[test]
 fn ignored_fields_are_listed() {
     let mut request = request();
-    request.echo.insert(IGNORED.to_owned(), json!(["top_k"]));
+    request.surface_data.insert(IGNORED.to_owned(), json!(["top_k"]));
     let story = || Story::of(request.clone()).turn().says(&["a"]).ended(RunOutcome::Completed);
     let frames = frames(story(), CompletionOptions::default());
     assert_eq!(frames.iter().filter(|frame| frame.contains("top_k")).count(), 1);

@@ -31,9 +31,9 @@ use self::{
 use crate::{
     Profile, Projection,
     responses::{
-        echo::{Echo, IGNORED},
         item::TokenLogprob,
         response::{ResponseError, seconds},
+        surface_data::{IGNORED, SurfaceData},
     },
 };
 
@@ -128,12 +128,12 @@ impl ChatCompletions {
     }
 
     fn begin(&mut self, run_id: &RunId, at: Timestamp, request: &RunRequest) {
-        let (run, echo) = (run_id.as_str(), Echo(&request.echo));
+        let (run, surface_data) = (run_id.as_str(), SurfaceData(&request.surface_data));
         self.head = Head {
             id: format!("chatcmpl-{}", run.strip_prefix("run_").unwrap_or(run)),
             created: seconds(at),
-            model: echo.get("model").unwrap_or_else(|| request.model.clone()),
-            ignored: echo.get(IGNORED),
+            model: surface_data.get("model").unwrap_or_else(|| request.model.clone()),
+            ignored: surface_data.get(IGNORED),
         };
         let (role, content) = (Some("assistant"), Some(String::new()));
         self.stream(ChunkDelta { role, content, ..ChunkDelta::default() });

@@ -17,14 +17,14 @@ pub struct Finding {
     pub level: Level,
     /// Location; empty for findings at the end of the stream.
     #[serde(flatten)]
-    pub place: Place,
+    pub location: Location,
     /// One sentence about this case.
     pub message: String,
 }
 
 /// A location in a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct Location {
     /// Number of the event, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<u64>,
@@ -42,7 +42,7 @@ pub struct Place {
     pub output_index: Option<u64>,
 }
 
-impl Place {
+impl Location {
     /// The location of an event.
     pub(super) fn of(n: u64, event: &Value) -> Self {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
@@ -79,14 +79,14 @@ impl Report {
         self.faults == 0
     }
 
-    pub(super) fn add(&mut self, code: Code, place: Place, message: String) {
+    pub(super) fn add(&mut self, code: Code, location: Location, message: String) {
         let level = code.level();
         match level {
             Level::Fault => self.faults += 1,
             Level::Note => self.notes += 1,
         }
         if self.findings.len() < MAX_FINDINGS {
-            self.findings.push(Finding { code, level, place, message });
+            self.findings.push(Finding { code, level, location, message });
         } else {
             self.left_off += 1;
         }
@@ -97,13 +97,13 @@ impl Report {
 #[derive(Debug, Default)]
 pub(super) struct Notebook {
     pub(super) report: Report,
-    pub(super) place: Place,
+    pub(super) location: Location,
 }
 
 impl Notebook {
     /// Adds a finding about this event.
     pub(super) fn tell(&mut self, code: Code, message: impl Into<String>) {
-        self.report.add(code, self.place.clone(), message.into());
+        self.report.add(code, self.location.clone(), message.into());
     }
 
     /// Adds a finding about this event and item.
@@ -114,7 +114,7 @@ impl Notebook {
         message: impl Into<String>,
     ) {
         let (item_id, output_index) = (item.0.map(str::to_owned), Some(item.1));
-        let place = Place { item_id, output_index, ..self.place.clone() };
-        self.report.add(code, place, message.into());
+        let location = Location { item_id, output_index, ..self.location.clone() };
+        self.report.add(code, location, message.into());
     }
 }

@@ -19,7 +19,7 @@ const UNFINISHED: [&str; 6] =
 /// An item so far.
 #[derive(Debug, Default)]
 pub(super) struct Item {
-    pub(super) place: u64,
+    pub(super) output_index: u64,
     pub(super) id: Option<String>,
     pub(super) kind: Option<String>,
     /// As it was added; `None` if that was before the stream was resumed.
@@ -80,16 +80,16 @@ impl Writing {
 }
 
 impl Item {
-    pub(super) fn added(place: u64, first: &Value) -> Self {
+    pub(super) fn added(output_index: u64, first: &Value) -> Self {
         let text = |key: &str| first.get(key).and_then(Value::as_str).map(str::to_owned);
         let (id, kind, first) = (text("id"), text("type"), Some(first.clone()));
-        Self { place, id, kind, first, ..Self::default() }
+        Self { output_index, id, kind, first, ..Self::default() }
     }
 
     /// An item that was added before the stream was resumed.
-    pub(super) fn adopted(place: u64, id: Option<&str>) -> Self {
+    pub(super) fn adopted(output_index: u64, id: Option<&str>) -> Self {
         let text = Writing { is_partial: true, ..Writing::default() };
-        Self { place, id: id.map(str::to_owned), has_begun: true, text, ..Self::default() }
+        Self { output_index, id: id.map(str::to_owned), has_begun: true, text, ..Self::default() }
     }
 
     pub(super) fn is_adopted(&self) -> bool {
@@ -97,7 +97,7 @@ impl Item {
     }
 
     pub(super) fn name(&self) -> (Option<&str>, u64) {
-        (self.id.as_deref(), self.place)
+        (self.id.as_deref(), self.output_index)
     }
 
     /// Whether events for items of `kind` may be about this one.
@@ -310,8 +310,8 @@ impl Item {
         let mut n_streamed = 0;
         for ((_, index), part) in streamed {
             n_streamed += 1;
-            let place = usize::try_from(*index).unwrap_or(usize::MAX);
-            let text = shown_parts.get(place).and_then(text_of_part);
+            let content_index = usize::try_from(*index).unwrap_or(usize::MAX);
+            let text = shown_parts.get(content_index).and_then(text_of_part);
             if let (Some(whole), Some(text)) = (part.text.whole.as_deref(), text)
                 && whole != text
             {

@@ -9,10 +9,10 @@
 //! otherwise. Additions of other vendors are accepted: unknown events are noted once per name, and
 //! unknown items are only checked for what holds for all items. Reading order: `code` has all
 //! findings, `vocabulary` the official events, `item` and `items` the state of a client, and
-//! `ending` the checks at the end.
+//! `final_checks` the checks at the end.
 
 mod code;
-mod ending;
+mod final_checks;
 mod finding;
 mod item;
 mod items;
@@ -24,7 +24,7 @@ use serde_json::Value;
 
 pub use self::{
     code::{Code, Level},
-    finding::{Finding, Place, Report},
+    finding::{Finding, Location, Report},
 };
 use self::{
     finding::Notebook,
@@ -81,13 +81,13 @@ impl Checker {
     /// Reports an event that is not JSON. `why` is the error of the parser.
     pub fn unreadable(&mut self, why: &str) {
         self.n_events += 1;
-        self.notes.place = Place { event: Some(self.n_events), ..Place::default() };
+        self.notes.location = Location { event: Some(self.n_events), ..Location::default() };
         self.notes.tell(Code::NotJson, format!("this is not JSON: {why}"));
     }
 
     /// Handles the `[DONE]` at the end of server-sent events.
     pub fn done_marker(&mut self) {
-        self.notes.place = Place::default();
+        self.notes.location = Location::default();
         if self.has_done_marker {
             self.notes.tell(Code::AfterDoneMarker, "there is a second `[DONE]`");
         } else if self.response.end.is_none() && self.n_events > 0 {
@@ -99,7 +99,7 @@ impl Checker {
     /// Checks the next event; `name` is that of its `event:` line, if it has one.
     pub fn event(&mut self, name: Option<&str>, event: &Value) {
         self.n_events += 1;
-        self.notes.place = Place::of(self.n_events, event);
+        self.notes.location = Location::of(self.n_events, event);
         if self.has_done_marker {
             self.notes.tell(Code::AfterDoneMarker, "an event follows `[DONE]`");
         }
@@ -127,7 +127,7 @@ impl Checker {
 
     /// The report, after the last event.
     pub fn finish(mut self) -> Report {
-        self.notes.place = Place::default();
+        self.notes.location = Location::default();
         self.check_last();
         let mut report = self.notes.report;
         report.events = self.n_events;
@@ -194,8 +194,8 @@ impl Checker {
             Subject::Error => self.read_error(event),
             Subject::ItemAdded => {
                 let is_resumed = self.options.is_resumed;
-                let place = number("output_index");
-                self.items.add(place, inner("item"), is_resumed, &mut self.notes);
+                let output_index = number("output_index");
+                self.items.add(output_index, inner("item"), is_resumed, &mut self.notes);
                 self.items.note_call(inner("item"), &mut self.notes);
             }
             Subject::ItemDone => self.finish_item(number("output_index"), inner("item")),
@@ -291,10 +291,12 @@ impl Checker {
         }
     }
 
-    fn finish_item(&mut self, place: u64, last: &Value) {
+    fn finish_item(&mut self, output_index: u64, last: &Value) {
         let id = last.get("id").and_then(Value::as_str);
         let is_resumed = self.options.is_resumed;
-        let Some(item) = self.items.find(place, id, is_resumed, &mut self.notes) else { return };
+        let Some(item) = self.items.find(output_index, id, is_resumed, &mut self.notes) else {
+            return;
+        };
         if item.last.is_some() {
             self.notes.tell(Code::ItemDoneTwice, "it is done already");
         } else {
@@ -304,10 +306,12 @@ impl Checker {
 
     /// Calls `act` with the item that an event is about, if it exists and is still open.
     fn with_item(&mut self, event: &Value, act: impl FnOnce(&mut item::Item, &mut Notebook)) {
-        let place = event.get("output_index").and_then(Value::as_u64).unwrap_or_default();
+        let output_index = event.get("output_index").and_then(Value::as_u64).unwrap_or_default();
         let id = event.get("item_id").and_then(Value::as_str);
         let is_resumed = self.options.is_resumed;
-        let Some(item) = self.items.find(place, id, is_resumed, &mut self.notes) else { return };
+        let Some(item) = self.items.find(output_index, id, is_resumed, &mut self.notes) else {
+            return;
+        };
         if item.last.is_some() {
             self.notes.tell(Code::ItemClosed, "its item is done");
         } else {
@@ -319,10 +323,12 @@ impl Checker {
     /// is done.
     fn read_own(&mut self, kind: &str, event: &Value) {
         let text = |key: &str| event.get(key).and_then(Value::as_str);
-        let place = event.get("output_index").and_then(Value::as_u64);
+        let output_index = event.get("output_index").and_then(Value::as_u64);
         // The rest of a stream may refer to items that it does not contain.
-        if let Some(place) = place.filter(|at| !self.options.is_resumed || self.items.has(*at)) {
-            self.items.find(place, text("item_id"), false, &mut self.notes);
+        if let Some(output_index) =
+            output_index.filter(|at| !self.options.is_resumed || self.items.has(*at))
+        {
+            self.items.find(output_index, text("item_id"), false, &mut self.notes);
         }
         if kind == "turnwire:turn_abandoned" {
             self.has_withdrawn = true;

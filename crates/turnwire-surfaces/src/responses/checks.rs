@@ -158,8 +158,8 @@ fn check_end(items: &[SeenItem], response: &Value, may_leave_out: bool) {
 
 #[track_caller]
 fn item_of<'a>(items: &'a mut [SeenItem], frame: &Value) -> &'a mut SeenItem {
-    let place = usize::try_from(frame["output_index"].as_u64().unwrap()).unwrap();
-    let item = items.get_mut(place).unwrap_or_else(|| panic!("not added yet: {frame}"));
+    let output_index = usize::try_from(frame["output_index"].as_u64().unwrap()).unwrap();
+    let item = items.get_mut(output_index).unwrap_or_else(|| panic!("not added yet: {frame}"));
     let id = frame.get("item_id").unwrap_or_else(|| &frame["item"]["id"]);
     assert_eq!(*id, item.first["id"], "the wrong item: {frame}");
     item

@@ -15,13 +15,13 @@ impl Responses {
             let (server_label, tools) = (server.to_owned(), Vec::new());
             OutputItem::McpListTools(McpListToolsItem { id, server_label, tools, error: None })
         };
-        let place = self.opened(item_id, new)?;
+        let output_index = self.opened(item_id, new)?;
         if is_new {
             let note = Note::at(self.writer.at);
-            let frame = self.writer.list_frame(place, item_id, note);
+            let frame = self.writer.list_frame(output_index, item_id, note);
             self.writer.send_tool(ResponseEvent::McpListToolsInProgress, frame);
         }
-        Some(place)
+        Some(output_index)
     }
 
     pub(super) fn list_tools_finished(
@@ -30,26 +30,27 @@ impl Responses {
         server: &str,
         outcome: &DiscoveryOutcome,
     ) {
-        let Some(place) = self.list_tools_started(item_id, server) else { return };
+        let Some(output_index) = self.list_tools_started(item_id, server) else { return };
         if let DiscoveryOutcome::Listed { tools } = outcome {
             self.discovered.extend(tools.iter().cloned());
         }
-        self.writer.finish_list(place, item_id, outcome);
+        self.writer.finish_list(output_index, item_id, outcome);
         self.item_states.insert(item_id.clone(), ItemState::Closed);
     }
 }
 
 impl ResponseWriter {
-    fn list_at(&mut self, place: usize) -> Option<&mut McpListToolsItem> {
-        let Some(OutputItem::McpListTools(list)) = self.response.output.get_mut(place) else {
+    fn list_at(&mut self, output_index: usize) -> Option<&mut McpListToolsItem> {
+        let Some(OutputItem::McpListTools(list)) = self.response.output.get_mut(output_index)
+        else {
             return None;
         };
         Some(list)
     }
 
-    fn finish_list(&mut self, place: usize, item_id: &ItemId, outcome: &DiscoveryOutcome) {
+    fn finish_list(&mut self, output_index: usize, item_id: &ItemId, outcome: &DiscoveryOutcome) {
         let mut note = Note::at(self.at);
-        let Some(list) = self.list_at(place) else { return };
+        let Some(list) = self.list_at(output_index) else { return };
         let end = match outcome {
             DiscoveryOutcome::Listed { tools } => {
                 list.tools = tools.iter().map(|spec| listed(spec)).collect();
@@ -61,22 +62,22 @@ impl ResponseWriter {
                 ResponseEvent::McpListToolsFailed
             }
         };
-        let frame = self.list_frame(place, item_id, note);
+        let frame = self.list_frame(output_index, item_id, note);
         self.send_tool(end, frame);
-        self.item_done(place);
+        self.item_done(output_index);
     }
 
     /// Ends a listing that will not be answered any more.
-    pub(super) fn close_list(&mut self, place: usize, item_id: &ItemId) {
+    pub(super) fn close_list(&mut self, output_index: usize, item_id: &ItemId) {
         let failure = Failure::new("run_stopped", "the run ended before the server answered");
-        self.finish_list(place, item_id, &DiscoveryOutcome::Failed { failure });
+        self.finish_list(output_index, item_id, &DiscoveryOutcome::Failed { failure });
     }
 
-    fn list_frame(&mut self, place: usize, item_id: &ItemId, note: Note) -> ToolFrame {
-        let server_label = self.list_at(place).map(|list| list.server_label.clone());
+    fn list_frame(&mut self, output_index: usize, item_id: &ItemId, note: Note) -> ToolFrame {
+        let server_label = self.list_at(output_index).map(|list| list.server_label.clone());
         ToolFrame {
             item_id: item_id.clone(),
-            output_index: place,
+            output_index,
             name: None,
             call_id: None,
             server_label,

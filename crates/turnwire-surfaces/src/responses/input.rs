@@ -113,7 +113,9 @@ pub fn wire_items(entries: &[Entry]) -> Vec<InputItem> {
     for Entry { id, item } in entries {
         match &**item {
             Item::Message { role, content } => items.push(message(id, *role, content)),
-            Item::Reasoning { text, seal } => items.push(reasoning(id, text, seal.clone())),
+            Item::Reasoning { text, encrypted_content } => {
+                items.push(reasoning(id, text, encrypted_content.clone()));
+            }
             Item::Call { call_id, name, arguments, kind, server } => {
                 let tool = ToolRef { name: name.clone(), kind: *kind, server: server.clone() };
                 if is_native(*kind) {
@@ -178,13 +180,13 @@ fn wire_part(role: Role, part: &Content) -> InputContent {
     }
 }
 
-fn reasoning(id: &ItemId, text: &str, seal: Option<String>) -> InputItem {
+fn reasoning(id: &ItemId, text: &str, encrypted_content: Option<String>) -> InputItem {
     let part = SummaryPart::SummaryText { text: text.to_owned() };
     InputItem::Reasoning(ReasoningItem {
         id: id.clone(),
         status: ItemStatus::Completed,
         summary: Some(part).filter(|_| !text.is_empty()).into_iter().collect(),
-        encrypted_content: seal,
+        encrypted_content,
     })
 }
 

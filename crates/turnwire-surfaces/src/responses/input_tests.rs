@@ -71,9 +71,9 @@ fn messages_of_all_who_speak_with_all_they_say() {
 
 #[test]
 fn thoughts_with_and_without_words() {
-    let thought = |text: &str, seal: Option<&str>| Item::Reasoning {
+    let thought = |text: &str, encrypted_content: Option<&str>| Item::Reasoning {
         text: text.to_owned(),
-        seal: seal.map(str::to_owned),
+        encrypted_content: encrypted_content.map(str::to_owned),
     };
     let shown = items(vec![("rs_1", thought("Hm.", None)), ("rs_2", thought("", Some("seal")))]);
     let expected = [

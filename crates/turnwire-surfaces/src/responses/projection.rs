@@ -2,7 +2,7 @@
 //!
 //! The response object is kept up to date, and every frame is made from it: the snapshot of a
 //! running response, the final response and the last frame of the stream are the same object at
-//! different times. This file and its neighbours (`speech`, `tools`, `discovery`, `endings`)
+//! different times. This file and its neighbours (`speech`, `tools`, `discovery`, `finished_calls`)
 //! guarantee the order:
 //!
 //! * `response.created` comes first and once, also after a takeover, and one terminal frame comes
@@ -18,7 +18,6 @@ use turnwire_contract::{
 };
 
 use super::{
-    echo::{Echo, include},
     event::{
         ErrorFrame, ErrorPayload, ItemFrame, ResponseEvent, ResponseFrame, SequencedEvent,
         SkippedPart, TakenOver, TurnEvent, TurnRetry,
@@ -26,6 +25,7 @@ use super::{
     item::{FailureNote, OutputItem, TokenLogprob},
     response::{self, IncompleteDetails, Response, ResponseError, ResponseStatus},
     shown_call::ShownCall,
+    surface_data::{SurfaceData, include},
 };
 use crate::Projection;
 
@@ -236,8 +236,10 @@ impl Responses {
 
 /// Removes withdrawn items from a response: only their replacements are part of the answer (R20).
 fn leave_out(withdrawn: &[usize], response: &mut Response) {
-    let mut place = 0..;
-    response.output.retain(|_| place.next().is_none_or(|place| !withdrawn.contains(&place)));
+    let mut output_index = 0..;
+    response.output.retain(|_| {
+        output_index.next().is_none_or(|output_index| !withdrawn.contains(&output_index))
+    });
 }
 
 impl ResponseWriter {
@@ -302,12 +304,12 @@ impl ResponseWriter {
 
     /// Whether the client requested additional output with `include`.
     pub(super) fn includes(&self, what: &str) -> bool {
-        Echo(&self.request.echo).includes(what)
+        SurfaceData(&self.request.surface_data).includes(what)
     }
 
     /// Whether encrypted reasoning is included.
-    pub(super) fn shows_seals(&self) -> bool {
-        self.includes(include::SEALS)
+    pub(super) fn shows_encrypted_content(&self) -> bool {
+        self.includes(include::ENCRYPTED_CONTENT)
     }
 }
 

@@ -839,12 +839,13 @@ fn tool_frames_come_beside_the_items() {
         };
         let (added, mut done) = (of_items("added"), of_items("done"));
         let in_order = |items: &[(u64, Value)]| {
-            let places: Vec<u64> = items.iter().map(|(place, _)| *place).collect();
-            places == (0..items.len() as u64).collect::<Vec<_>>()
+            let output_indices: Vec<u64> =
+                items.iter().map(|(output_index, _)| *output_index).collect();
+            output_indices == (0..items.len() as u64).collect::<Vec<_>>()
         };
         assert!(in_order(&added), "{name}: {added:#?}");
         // Parallel items may end in another order than they started.
-        done.sort_by_key(|(place, _)| *place);
+        done.sort_by_key(|(output_index, _)| *output_index);
         assert!(in_order(&done), "{name}: {done:#?}");
         assert_eq!(added.len(), done.len(), "{name}");
         for ((_, added), (_, done)) in added.iter().zip(&done) {
@@ -1137,8 +1138,8 @@ fn what_was_not_streamed_comes_at_once() {
     let completeness = Completeness::Complete;
     let whole = Event::MessageFinished { item_id, text, refusal, completeness };
     let item_id = ItemId::from("rs_1");
-    let (text, seal) = ("Hm".to_owned(), None);
-    let thought = Event::ReasoningFinished { item_id, text, seal, completeness };
+    let (text, encrypted_content) = ("Hm".to_owned(), None);
+    let thought = Event::ReasoningFinished { item_id, text, encrypted_content, completeness };
     let story = Story::new().turn().then(whole).then(thought).ended(RunOutcome::Completed);
     let [message, thought] = &output(story)[..] else { panic!("two items") };
     assert_eq!(message["content"][0]["text"], "Yes");

@@ -132,11 +132,12 @@ fn journal() -> impl Strategy<Value = Vec<RecordedEvent>> {
     (requests, prop::collection::vec(turn(), 0..4), run_outcome(), any::<Option<Index>>()).prop_map(
         |((is_parallel, is_handed_back, is_background), turns, outcome, cut)| {
             let approvals = if is_handed_back { Approvals::HandBack } else { Approvals::Wait };
-            let mut echo = serde_json::Map::new();
-            echo.insert("background".to_owned(), is_background.into());
+            let mut surface_data = serde_json::Map::new();
+            surface_data.insert("background".to_owned(), is_background.into());
             let tools = vec![server_spec("ask", true)];
             let parallel_tool_calls = is_parallel;
-            let request = RunRequest { parallel_tool_calls, approvals, tools, echo, ..request() };
+            let request =
+                RunRequest { parallel_tool_calls, approvals, tools, surface_data, ..request() };
             let mut story = Story::of(request);
             for (n, turn) in turns.into_iter().enumerate() {
                 story = tell(story, n, turn);

@@ -12,9 +12,9 @@ use turnwire_contract::{
 use utoipa::ToSchema;
 
 use super::{
-    echo::{Echo, IGNORED},
     ids,
     item::OutputItem,
+    surface_data::{IGNORED, SurfaceData},
 };
 use crate::usage_note::UsageNote;
 
@@ -246,9 +246,9 @@ impl From<Usage> for ResponseUsage {
 impl Response {
     /// The response to `request`, before its run starts.
     pub(super) fn new(run_id: &RunId, created: Timestamp, request: &RunRequest) -> Self {
-        let echo = Echo(&request.echo);
+        let surface_data = SurfaceData(&request.surface_data);
         let generation = &request.generation;
-        let background = echo.get("background").unwrap_or(false);
+        let background = surface_data.get("background").unwrap_or(false);
         let previous = || request.continues.as_ref().map(ids::response_id);
         let conversation = request.conversation_id.as_ref();
         Self {
@@ -260,41 +260,43 @@ impl Response {
             background,
             completed_at: None,
             error: None,
-            frequency_penalty: echo.get("frequency_penalty").unwrap_or(0.0),
+            frequency_penalty: surface_data.get("frequency_penalty").unwrap_or(0.0),
             incomplete_details: None,
-            instructions: echo.get("instructions").unwrap_or_else(|| json!(request.instructions)),
-            max_output_tokens: echo
+            instructions: surface_data
+                .get("instructions")
+                .unwrap_or_else(|| json!(request.instructions)),
+            max_output_tokens: surface_data
                 .get("max_output_tokens")
                 .or(generation.max_output_tokens.map(u64::from)),
-            max_tool_calls: echo.get("max_tool_calls"),
-            model: echo.get("model").unwrap_or_else(|| request.model.clone()),
+            max_tool_calls: surface_data.get("max_tool_calls"),
+            model: surface_data.get("model").unwrap_or_else(|| request.model.clone()),
             output: Vec::new(),
-            parallel_tool_calls: echo
+            parallel_tool_calls: surface_data
                 .get("parallel_tool_calls")
                 .unwrap_or(request.parallel_tool_calls),
-            presence_penalty: echo.get("presence_penalty").unwrap_or(0.0),
-            previous_response_id: echo.get("previous_response_id").or_else(previous),
-            prompt_cache_key: echo.get("prompt_cache_key"),
-            reasoning: echo.get("reasoning").unwrap_or_else(
+            presence_penalty: surface_data.get("presence_penalty").unwrap_or(0.0),
+            previous_response_id: surface_data.get("previous_response_id").or_else(previous),
+            prompt_cache_key: surface_data.get("prompt_cache_key"),
+            reasoning: surface_data.get("reasoning").unwrap_or_else(
                 || json!({ "effort": generation.reasoning_effort, "summary": null }),
             ),
-            safety_identifier: echo.get("safety_identifier"),
-            service_tier: echo.get("service_tier").unwrap_or_else(|| "default".to_owned()),
-            store: echo.get("store").unwrap_or(true),
-            temperature: echo.get("temperature").or(generation.temperature).unwrap_or(1.0),
-            text: echo.get("text").unwrap_or_else(|| text(generation)),
-            tool_choice: echo
+            safety_identifier: surface_data.get("safety_identifier"),
+            service_tier: surface_data.get("service_tier").unwrap_or_else(|| "default".to_owned()),
+            store: surface_data.get("store").unwrap_or(true),
+            temperature: surface_data.get("temperature").or(generation.temperature).unwrap_or(1.0),
+            text: surface_data.get("text").unwrap_or_else(|| text(generation)),
+            tool_choice: surface_data
                 .get("tool_choice")
                 .unwrap_or_else(|| tool_choice(&request.tool_choice)),
-            tools: echo.get("tools").unwrap_or_else(|| tools(request)),
-            top_logprobs: echo.get("top_logprobs").unwrap_or(0),
-            top_p: echo.get("top_p").or(generation.top_p).unwrap_or(1.0),
-            truncation: echo.get("truncation").unwrap_or_else(|| "disabled".to_owned()),
+            tools: surface_data.get("tools").unwrap_or_else(|| tools(request)),
+            top_logprobs: surface_data.get("top_logprobs").unwrap_or(0),
+            top_p: surface_data.get("top_p").or(generation.top_p).unwrap_or(1.0),
+            truncation: surface_data.get("truncation").unwrap_or_else(|| "disabled".to_owned()),
             usage: None,
-            user: echo.get("user"),
-            metadata: echo.get("metadata").unwrap_or_else(|| json!(request.metadata)),
+            user: surface_data.get("user"),
+            metadata: surface_data.get("metadata").unwrap_or_else(|| json!(request.metadata)),
             conversation: conversation.map(|id| ConversationName { id: id.to_string() }),
-            turnwire: echo.get(IGNORED).map(|ignored| ResponseNote { ignored }),
+            turnwire: surface_data.get(IGNORED).map(|ignored| ResponseNote { ignored }),
         }
     }
 }

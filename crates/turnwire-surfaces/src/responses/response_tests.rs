@@ -7,8 +7,8 @@ use super::*;
 use crate::{
     responses::{
         checks::{check_response, to_json},
-        echo::RESPONSE_KEYS,
         stories::server_spec,
+        surface_data::RESPONSE_KEYS,
     },
     story::request,
 };
@@ -60,7 +60,7 @@ fn a_plain_request_has_all_keys_in_order() {
     assert_eq!(response(&request()).to_string(), expected.to_string());
 }
 
-/// Keys missing in the echo are derived from the run, which may come from another surface.
+/// Keys missing in the surface data are derived from the run, which may come from another surface.
 #[test]
 fn a_request_of_another_surface_reads_as_a_response() {
     let client = ToolSpec { kind: ToolKind::Client, ..ToolSpec::new("weather", "Tells it.") };
@@ -128,10 +128,10 @@ fn a_request_of_another_surface_reads_as_a_response() {
     assert_eq!(response["tools"], tools);
 }
 
-/// The echo of a request is returned unchanged.
+/// The surface data of a request is returned unchanged.
 #[test]
-fn an_echo_comes_back() {
-    let echo = json!({
+fn surface_data_comes_back() {
+    let surface_data = json!({
         "background": true,
         "frequency_penalty": 0.5,
         "instructions": "Be brief.",
@@ -156,11 +156,11 @@ fn an_echo_comes_back() {
         "truncation": "auto",
         "user": "someone",
     });
-    let keys: Vec<&String> = echo.as_object().unwrap().keys().collect();
+    let keys: Vec<&String> = surface_data.as_object().unwrap().keys().collect();
     assert_eq!(keys, RESPONSE_KEYS, "a listed key is not tried here");
-    let response = response(&RunRequest { echo: as_map(&echo), ..request() });
+    let response = response(&RunRequest { surface_data: as_map(&surface_data), ..request() });
     for key in RESPONSE_KEYS {
-        assert_eq!(response[*key], echo[*key], "{key}");
+        assert_eq!(response[*key], surface_data[*key], "{key}");
     }
     assert_eq!(response["status"], "queued");
 }
@@ -169,11 +169,12 @@ fn as_map(value: &Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-/// Invalid values in an echo do not break the format.
+/// Invalid values in surface data do not break the format.
 #[test]
 fn an_echo_of_the_wrong_kind_is_ignored() {
-    let echo = as_map(&json!({ "store": "yes", "temperature": [], "tools": 1, "include": 1 }));
-    let response = response(&RunRequest { echo, ..request() });
+    let surface_data =
+        as_map(&json!({ "store": "yes", "temperature": [], "tools": 1, "include": 1 }));
+    let response = response(&RunRequest { surface_data, ..request() });
     assert_eq!(response["store"], true);
     assert_eq!(response["temperature"], 1.0);
     assert_eq!(response["tools"], json!([]));

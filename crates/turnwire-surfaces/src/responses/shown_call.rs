@@ -12,7 +12,7 @@ pub(super) struct ShownCall {
     pub(super) kind: ToolKind,
     pub(super) server: Option<String>,
     /// Index of its item; `None` if there is no item yet.
-    pub(super) place: Option<usize>,
+    pub(super) output_index: Option<usize>,
     /// Index of its approval request, if it was handed back.
     pub(super) asked_at: Option<usize>,
     /// The budget that its approval request is about.

@@ -56,14 +56,25 @@ pub(super) fn refusal() -> Story {
     story.turn_done(Finish::Answered).ended(RunOutcome::Completed)
 }
 
-pub(super) fn thinking(story: Story, item: &str, deltas: &[&str], seal: Option<&str>) -> Story {
+pub(super) fn thinking(
+    story: Story,
+    item: &str,
+    deltas: &[&str],
+    encrypted_content: Option<&str>,
+) -> Story {
     let item_id = ItemId::from(item);
     let text = deltas.concat();
     let story = deltas.iter().fold(story, |story, delta| {
         story.then(Event::ReasoningAdded { item_id: item_id.clone(), text: (*delta).to_owned() })
     });
-    let (seal, completeness) = (seal.map(str::to_owned), Completeness::Complete);
-    story.then(Event::ReasoningFinished { item_id: item_id.clone(), text, seal, completeness })
+    let (encrypted_content, completeness) =
+        (encrypted_content.map(str::to_owned), Completeness::Complete);
+    story.then(Event::ReasoningFinished {
+        item_id: item_id.clone(),
+        text,
+        encrypted_content,
+        completeness,
+    })
 }
 
 /// Reasoning with and without text, and encrypted reasoning that the client requested.
@@ -202,9 +213,9 @@ pub(super) fn mcp_asking() -> Story {
     story.finished("a", succeeded("yes")).ended(RunOutcome::Completed)
 }
 
-pub(super) fn asking(echo: Value) -> RunRequest {
-    let Value::Object(echo) = echo else { panic!("not an object") };
-    RunRequest { echo, ..request() }
+pub(super) fn asking(surface_data: Value) -> RunRequest {
+    let Value::Object(surface_data) = surface_data else { panic!("not an object") };
+    RunRequest { surface_data, ..request() }
 }
 
 pub(super) fn found(text: &str, structured: Value) -> ToolOutcome {
@@ -325,13 +336,13 @@ pub(super) fn answered() -> Story {
     let call_id = CallId::from("a");
     let call =
         FirstCall { call_id: call_id.clone(), tool: mcp_tool(), arguments, decision, budget: None };
-    let echo = json!({ "approval_requests": { "a": "mcpr_a" } });
+    let surface_data = json!({ "approval_requests": { "a": "mcpr_a" } });
     let request = RunRequest {
         approvals: Approvals::HandBack,
         tools: vec![server_spec("ask", true)],
         first_calls: vec![call],
         conversation_id: Some(ConversationId::from("conv_1")),
-        ..asking(echo)
+        ..asking(surface_data)
     };
     let story = Story::of(request).then(Event::TurnStarted { turn: 0 });
     let story = announced(story, "a", mcp_tool()).written("a", r#"{"q":1}"#);

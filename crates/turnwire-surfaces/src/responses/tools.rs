@@ -21,7 +21,6 @@ use turnwire_contract::{
 };
 
 use super::{
-    echo::Echo,
     event::{
         ApprovalEvent, ApprovalRequestEvent, ArgumentsDelta, ArgumentsDone, InputDone,
         InputReplyEvent, InputRequestEvent, Note, ResponseEvent, ToolFacts, ToolFrame,
@@ -35,6 +34,7 @@ use super::{
     },
     projection::{ResponseWriter, Responses},
     shown_call::ShownCall,
+    surface_data::SurfaceData,
 };
 use crate::{BudgetQuestion, partial_json::PartialJson, preview};
 
@@ -84,7 +84,7 @@ impl Responses {
             name: tool.own_name().to_owned(),
             kind: tool.kind,
             server: tool.server.clone(),
-            place: None,
+            output_index: None,
             asked_at: None,
             budget: None,
             arguments: String::new(),
@@ -141,7 +141,7 @@ impl Responses {
     pub(super) fn close_calls(&mut self) {
         for call_id in &self.order {
             let Some(call) = self.calls.get_mut(call_id) else { continue };
-            if call.is_over || call.asked_at.is_some() && call.place.is_none() {
+            if call.is_over || call.asked_at.is_some() && call.output_index.is_none() {
                 continue;
             }
             if call.kind.is_run_by_client() {
@@ -201,21 +201,23 @@ impl ResponseWriter {
 
     /// Adds the item of a call, with all that is known of it.
     pub(super) fn show(&mut self, call: &mut ShownCall) {
-        if call.place.is_some() {
+        if call.output_index.is_some() {
             return;
         }
         let item = self.new_item(call);
-        let place = self.add_item(item);
-        call.place = Some(place);
+        let output_index = self.add_item(item);
+        call.output_index = Some(output_index);
         let note = Note::at(self.at);
         match call.kind {
             ToolKind::Function | ToolKind::Client | ToolKind::Custom => {}
-            ToolKind::Mcp => self.send_call(ResponseEvent::McpCallInProgress, call, place, note),
+            ToolKind::Mcp => {
+                self.send_call(ResponseEvent::McpCallInProgress, call, output_index, note);
+            }
             ToolKind::WebSearch => {
-                self.send_call(ResponseEvent::WebSearchInProgress, call, place, note);
+                self.send_call(ResponseEvent::WebSearchInProgress, call, output_index, note);
             }
             ToolKind::FileSearch => {
-                self.send_call(ResponseEvent::FileSearchInProgress, call, place, note);
+                self.send_call(ResponseEvent::FileSearchInProgress, call, output_index, note);
             }
         }
         if !call.has_arguments_in_item() {
@@ -279,11 +281,12 @@ impl ResponseWriter {
     /// The approval request of the call: of this response, or of the one before.
     fn asked_before(&self, call: &ShownCall) -> Option<ItemId> {
         let asked_here = call.asked_at.map(|_| call.approval_request_id());
-        asked_here.or_else(|| Echo(&self.request.echo).approval_request(&call.call_id))
+        asked_here
+            .or_else(|| SurfaceData(&self.request.surface_data).approval_request(&call.call_id))
     }
 
-    fn arguments_at(&mut self, place: usize) -> Option<&mut String> {
-        match self.response.output.get_mut(place)? {
+    fn arguments_at(&mut self, output_index: usize) -> Option<&mut String> {
+        match self.response.output.get_mut(output_index)? {
             OutputItem::FunctionCall(item) => Some(&mut item.arguments),
             OutputItem::CustomToolCall(item) => Some(&mut item.input),
             OutputItem::McpCall(item) => Some(&mut item.arguments),
@@ -299,9 +302,9 @@ impl ResponseWriter {
     }
 
     fn add_arguments(&mut self, call: &mut ShownCall, text: &str) {
-        let place = call.place.filter(|_| call.has_arguments_in_item());
-        let Some((output_index, so_far)) =
-            place.and_then(|place| Some((place, self.arguments_at(place)?)))
+        let output_index = call.output_index.filter(|_| call.has_arguments_in_item());
+        let Some((output_index, so_far)) = output_index
+            .and_then(|output_index| Some((output_index, self.arguments_at(output_index)?)))
         else {
             call.arguments.push_str(text);
             return;
@@ -328,14 +331,16 @@ impl ResponseWriter {
         }
         call.written = Some(how);
         call.label = label_of(arguments);
-        if call.place.is_none() || !call.has_arguments_in_item() {
+        if call.output_index.is_none() || !call.has_arguments_in_item() {
             arguments.clone_into(&mut call.arguments);
             return;
         }
         if !call.is_streamed && !arguments.is_empty() {
             self.add_arguments(call, arguments);
         }
-        if let Some(so_far) = call.place.and_then(|place| self.arguments_at(place)) {
+        if let Some(so_far) =
+            call.output_index.and_then(|output_index| self.arguments_at(output_index))
+        {
             arguments.clone_into(so_far);
         }
         self.close_arguments(call, how);
@@ -343,17 +348,19 @@ impl ResponseWriter {
 
     /// Sends the end of the arguments. A function is done with that.
     pub(super) fn close_arguments(&mut self, call: &mut ShownCall, how: Completeness) {
-        let Some(place) = call.place.filter(|_| !call.is_written_told) else { return };
-        let Some(arguments) = self.arguments_at(place).cloned() else { return };
+        let Some(output_index) = call.output_index.filter(|_| !call.is_written_told) else {
+            return;
+        };
+        let Some(arguments) = self.arguments_at(output_index).cloned() else { return };
         call.is_written_told = true;
-        self.send_arguments_done(call, place, arguments);
-        let status = match self.response.output.get_mut(place) {
+        self.send_arguments_done(call, output_index, arguments);
+        let status = match self.response.output.get_mut(output_index) {
             Some(OutputItem::FunctionCall(item)) => &mut item.status,
             Some(OutputItem::CustomToolCall(item)) => &mut item.status,
             _ => return,
         };
         *status = how.into();
-        self.item_done(place);
+        self.item_done(output_index);
     }
 
     fn send_arguments_done(&mut self, call: &ShownCall, output_index: usize, arguments: String) {
@@ -381,18 +388,19 @@ impl ResponseWriter {
         call.budget = budget.as_ref().map(|budget| budget.scope);
         let budget = BudgetQuestion::of(budget.as_deref());
         let is_handed_back = self.request.approvals == Approvals::HandBack
-            && call.place.is_none()
+            && call.output_index.is_none()
             && call.asked_at.is_none();
         if is_handed_back {
-            let place = self.add_item(OutputItem::McpApprovalRequest(McpApprovalRequestItem {
-                id: call.approval_request_id(),
-                arguments: call.arguments.clone(),
-                name: call.name.clone(),
-                server_label: call.server.clone().unwrap_or_else(|| NO_SERVER.to_owned()),
-                turnwire: budget.clone().map(|budget| ApprovalNote { budget }),
-            }));
-            call.asked_at = Some(place);
-            self.item_done(place);
+            let output_index =
+                self.add_item(OutputItem::McpApprovalRequest(McpApprovalRequestItem {
+                    id: call.approval_request_id(),
+                    arguments: call.arguments.clone(),
+                    name: call.name.clone(),
+                    server_label: call.server.clone().unwrap_or_else(|| NO_SERVER.to_owned()),
+                    turnwire: budget.clone().map(|budget| ApprovalNote { budget }),
+                }));
+            call.asked_at = Some(output_index);
+            self.item_done(output_index);
         }
         let facts = self.facts(call);
         let event = ApprovalRequestEvent {
@@ -427,7 +435,8 @@ impl ResponseWriter {
     /// done item has the arguments that the tool received.
     fn replace_arguments(&mut self, call: &mut ShownCall, arguments: &str) {
         call.label = label_of(arguments);
-        match call.place.and_then(|place| self.response.output.get_mut(place)) {
+        match call.output_index.and_then(|output_index| self.response.output.get_mut(output_index))
+        {
             Some(OutputItem::McpCall(item)) => arguments.clone_into(&mut item.arguments),
             Some(_) => {}
             None => arguments.clone_into(&mut call.arguments),
@@ -491,23 +500,25 @@ impl ResponseWriter {
 
     /// Sends the official event of a running tool again.
     fn repeat(&mut self, call: &ShownCall, note: Note) {
-        let Some(place) = call.place else { return };
+        let Some(output_index) = call.output_index else { return };
         match call.kind {
             ToolKind::Function | ToolKind::Client | ToolKind::Custom => {}
-            ToolKind::Mcp => self.send_call(ResponseEvent::McpCallInProgress, call, place, note),
+            ToolKind::Mcp => {
+                self.send_call(ResponseEvent::McpCallInProgress, call, output_index, note);
+            }
             ToolKind::WebSearch => {
-                self.set_status(place, ItemStatus::Searching);
-                self.send_call(ResponseEvent::WebSearchSearching, call, place, note);
+                self.set_status(output_index, ItemStatus::Searching);
+                self.send_call(ResponseEvent::WebSearchSearching, call, output_index, note);
             }
             ToolKind::FileSearch => {
-                self.set_status(place, ItemStatus::Searching);
-                self.send_call(ResponseEvent::FileSearchSearching, call, place, note);
+                self.set_status(output_index, ItemStatus::Searching);
+                self.send_call(ResponseEvent::FileSearchSearching, call, output_index, note);
             }
         }
     }
 
-    fn set_status(&mut self, place: usize, status: ItemStatus) {
-        match self.response.output.get_mut(place) {
+    fn set_status(&mut self, output_index: usize, status: ItemStatus) {
+        match self.response.output.get_mut(output_index) {
             Some(OutputItem::WebSearchCall(item)) => item.status = status,
             Some(OutputItem::FileSearchCall(item)) => item.status = status,
             Some(OutputItem::McpCall(item)) => item.status = status,
@@ -526,7 +537,7 @@ impl ResponseWriter {
     }
 
     pub(super) fn facts(&self, call: &ShownCall) -> ToolFacts {
-        let asked = call.asked_at.filter(|_| call.place.is_none());
+        let asked = call.asked_at.filter(|_| call.output_index.is_none());
         let item_id = match asked {
             Some(_) => call.approval_request_id(),
             None => call.item_id.clone(),
@@ -534,7 +545,7 @@ impl ResponseWriter {
         ToolFacts {
             call_id: call.call_id.clone(),
             item_id,
-            output_index: call.place.or(asked),
+            output_index: call.output_index.or(asked),
             name: call.name.clone(),
             server_label: call.server.clone().filter(|_| !call.kind.is_run_by_client()),
             at: self.at,

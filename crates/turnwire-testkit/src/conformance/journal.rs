@@ -132,14 +132,14 @@ async fn what_is_stored_can_be_read_without_waiting(log: &dyn Journal) {
     log.append(&tenant(), vec![turn("run_stored", 1), turn("run_stored", 2)])
         .await
         .expect("it is new");
-    let places = async |after| -> Vec<u64> {
+    let seqs = async |after| -> Vec<u64> {
         let stored = log.read_stored(&tenant(), &id, after).await.expect("it is there");
         stored.iter().map(|recorded| recorded.seq.0).collect()
     };
-    assert_eq!(places(Seq::START).await, [1, 2]);
-    assert_eq!(places(Seq(1)).await, [2]);
-    assert!(places(Seq(2)).await.is_empty());
-    assert!(places(Seq(9)).await.is_empty());
+    assert_eq!(seqs(Seq::START).await, [1, 2]);
+    assert_eq!(seqs(Seq(1)).await, [2]);
+    assert!(seqs(Seq(2)).await.is_empty());
+    assert!(seqs(Seq(9)).await.is_empty());
 }
 
 async fn the_head_says_how_far_a_run_has_come(log: &dyn Journal) {
@@ -179,11 +179,11 @@ async fn tenants_do_not_see_each_other(log: &dyn Journal) {
 }
 
 async fn the_end_is_kept_with_what_the_run_leaves(log: &dyn Journal) {
-    let ending = RunEnd { outcome: RunOutcome::Completed, entries: Vec::new() };
+    let run_end = RunEnd { outcome: RunOutcome::Completed, entries: Vec::new() };
     log.append(&tenant(), vec![turn("run_left", 1)]).await.expect("it is new");
-    let ended = log.append_end(&tenant(), vec![end("run_left", 2)], ending.clone()).await;
+    let ended = log.append_end(&tenant(), vec![end("run_left", 2)], run_end.clone()).await;
     ended.expect("it is in order");
-    let again = log.append_end(&tenant(), vec![end("run_left", 2)], ending).await;
+    let again = log.append_end(&tenant(), vec![end("run_left", 2)], run_end).await;
     assert!(
         matches!(again, Err(JournalError::Conflict { .. })),
         "C3: it has ended twice: {again:?}"

@@ -40,13 +40,13 @@ impl<'a> Writer<'a> {
         let (run_id, tenant) = (RunId::from(id), request.tenant.clone());
         let request = Arc::new(request);
         let queued = Event::RunQueued { request: Arc::clone(&request) };
-        let beginning = vec![recorded(&run_id, Seq(1), queued)];
+        let first_events = vec![recorded(&run_id, Seq(1), queued)];
         let new = NewRun {
-            beginning: beginning.clone(),
+            first_events: first_events.clone(),
             ..NewRun::new(run_id.clone(), Timestamp::from_micros(1_000), request)
         };
         if store.create(new).await.expect("there is room") == Created::RowOnly {
-            journal.append(&tenant, beginning).await.expect("it is the first");
+            journal.append(&tenant, first_events).await.expect("it is the first");
         }
         Self { store, journal, tenant, run_id, seq: Seq(1) }
     }

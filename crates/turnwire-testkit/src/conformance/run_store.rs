@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use turnwire_contract::{
-    Allowed, ConversationId, ConversationRecord, Created, Entry, Item, ItemId, NewRun, RequestKey,
-    RunId, RunOutcome, RunRequest, RunStatus, RunStore, SealedSecret, StoreError, TenantId,
+    Allowed, ConversationId, ConversationRecord, Created, Entry, IdempotencyKey, Item, ItemId,
+    NewRun, RunId, RunOutcome, RunRequest, RunStatus, RunStore, SealedSecret, StoreError, TenantId,
     Timestamp,
 };
 
@@ -308,7 +308,7 @@ async fn a_run_replaces_the_end_of_a_conversation(store: &dyn RunStore) {
 
 async fn a_request_with_a_key_makes_one_run(store: &dyn RunStore) {
     let sent = |id: &str, tenant: &str, endpoint: &str, fingerprint: &str| NewRun {
-        key: Some(RequestKey {
+        idempotency_key: Some(IdempotencyKey {
             endpoint: endpoint.to_owned(),
             key: "key".to_owned(),
             fingerprint: fingerprint.to_owned(),
@@ -329,7 +329,7 @@ async fn a_request_with_a_key_makes_one_run(store: &dyn RunStore) {
     let listed = store.list(&TenantId::from("keys"), 10).await.expect("it can be listed");
     assert_eq!(listed.len(), 1, "C9: {listed:?}");
     let different = store.create(sent("run_key3", "keys", "/a", "different")).await;
-    assert!(matches!(different, Err(StoreError::KeyReused(_))), "C9: {different:?}");
+    assert!(matches!(different, Err(StoreError::IdempotencyKeyReused(_))), "C9: {different:?}");
     for (tenant, endpoint) in [("keys", "/b"), ("other", "/a")] {
         let id = format!("run_key_{tenant}");
         let created = store.create(sent(&id, tenant, endpoint, "same")).await;
@@ -342,7 +342,8 @@ async fn a_request_with_a_key_makes_one_run(store: &dyn RunStore) {
     let again = store.create(sent("run_key4", "keys", "/a", "same")).await;
     assert_eq!(again.expect("it is known"), Created::Existing(RunId::from(first)), "C9");
     let find_by_key = async |tenant: &str, endpoint: &str, fingerprint: &str| {
-        let NewRun { key, created_at, .. } = sent("", tenant, endpoint, fingerprint);
+        let NewRun { idempotency_key: key, created_at, .. } =
+            sent("", tenant, endpoint, fingerprint);
         store.find_by_key(&TenantId::from(tenant), &key.expect("it has one"), created_at).await
     };
     let made = find_by_key("keys", "/a", "same").await;
@@ -350,7 +351,7 @@ async fn a_request_with_a_key_makes_one_run(store: &dyn RunStore) {
     let made = find_by_key("keys", "/c", "same").await;
     assert_eq!(made.expect("it is another key"), None, "C9: nobody used it there");
     let different = find_by_key("keys", "/a", "different").await;
-    assert!(matches!(different, Err(StoreError::KeyReused(_))), "C9: {different:?}");
+    assert!(matches!(different, Err(StoreError::IdempotencyKeyReused(_))), "C9: {different:?}");
     let (keys, first) = (TenantId::from("keys"), RunId::from(first));
     store.finish(&first, RunOutcome::Completed, Vec::new()).await.expect("it ends");
     store.delete(&keys, &first).await.expect("it is forgotten");

@@ -91,9 +91,9 @@ impl Chunks {
                 self.usage = Some(usage);
                 Vec::new()
             }
-            ModelPart::Finished(finish) => self.ending(finish),
+            ModelPart::Finished(finish) => self.finish_chunks(finish),
             // Chat Completions cannot represent these.
-            ModelPart::ReasoningSeal(_)
+            ModelPart::EncryptedContent(_)
             | ModelPart::Annotation(_)
             | ModelPart::Logprobs(_)
             | ModelPart::Unreadable { .. } => Vec::new(),
@@ -124,7 +124,7 @@ impl Chunks {
                 }
                 ModelPart::Usage(cost) => usage = cost,
                 ModelPart::Finished(end) => finish = end,
-                ModelPart::ReasoningSeal(_)
+                ModelPart::EncryptedContent(_)
                 | ModelPart::Annotation(_)
                 | ModelPart::Logprobs(_)
                 | ModelPart::Unreadable { .. } => {}
@@ -145,7 +145,7 @@ impl Chunks {
         })
     }
 
-    fn ending(&self, finish: Finish) -> Vec<Value> {
+    fn finish_chunks(&self, finish: Finish) -> Vec<Value> {
         let last = json!({ "index": 0, "delta": {}, "finish_reason": word_for(finish) });
         let mut chunks = vec![self.chunk(json!([last]))];
         if self.wants_usage {

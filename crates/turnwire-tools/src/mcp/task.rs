@@ -38,7 +38,7 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_FAILURES: u32 = 30;
 
 /// Interval at which an unchanged task is reported.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time for which a result is kept after the call's time limit, so that another worker can get it.
 const RESULT_RETENTION: Duration = Duration::from_mins(10);
@@ -264,7 +264,7 @@ impl TaskReporter {
     /// Reports a new message, and an unchanged one periodically.
     async fn report(&mut self, message: Option<String>, context: &ToolContext) {
         let is_old = message == self.message;
-        if is_old && self.at.is_some_and(|at| at.elapsed() < HEARTBEAT_INTERVAL) {
+        if is_old && self.at.is_some_and(|at| at.elapsed() < REPORT_INTERVAL) {
             return;
         }
         (self.message, self.at) = (message, Some(Instant::now()));

@@ -50,10 +50,10 @@ const AT_ONCE_PER_RECEIVER: usize = 8;
 const AT_ONCE: usize = 64;
 
 /// How much longer than an attempt its claim lasts, for storing how it ended.
-const SETTLING_TIME: Duration = Duration::from_secs(5);
+const RECORDING_TIME: Duration = Duration::from_secs(5);
 
 /// Pauses before storing the end of an attempt once more, if that failed.
-const SETTLING_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
+const RECORDING_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
 /// How long attempts may take that have begun when the server stops. The next server repeats those
 /// that are cut.
@@ -213,7 +213,7 @@ impl WebhookSender {
         let free = self.receivers.iter().filter_map(|receiver| {
             let (tenant, url) = (receiver.tenant.clone(), receiver.url.clone());
             let most = share.saturating_sub(slots.n_taken(&(tenant.clone(), url.clone())));
-            let lease = receiver.timeout + SETTLING_TIME;
+            let lease = receiver.timeout + RECORDING_TIME;
             (most > 0).then_some(FreeReceiver { tenant, url, most, lease })
         });
         free.collect()
@@ -225,7 +225,7 @@ impl WebhookSender {
         let answer = self.post(delivery).await;
         let attempt = self.judged(delivery, answer);
         let (delivery_id, host) = (&delivery.delivery_id, host_of(&delivery.url));
-        match self.settle(&claimed, &attempt).await {
+        match self.record_attempt(&claimed, &attempt).await {
             Ok(true) => self.counts.count(attempt.next),
             Ok(false) => {
                 debug!(delivery_id, %host, "webhook attempt ended after its claim");
@@ -246,19 +246,19 @@ impl WebhookSender {
     }
 
     /// Stores how an attempt ended, and tries that again as long as the claim lasts.
-    async fn settle(
+    async fn record_attempt(
         &self,
         claimed: &ClaimedDelivery,
         attempt: &DeliveryAttempt,
     ) -> Result<bool, StoreError> {
         let began = Instant::now();
-        for pause in SETTLING_PAUSES {
-            match self.outbox.settle(claimed, attempt).await {
-                Err(_) if began.elapsed() + pause < SETTLING_TIME => sleep(pause).await,
-                settled => return settled,
+        for pause in RECORDING_PAUSES {
+            match self.outbox.record_attempt(claimed, attempt).await {
+                Err(_) if began.elapsed() + pause < RECORDING_TIME => sleep(pause).await,
+                recorded => return recorded,
             }
         }
-        self.outbox.settle(claimed, attempt).await
+        self.outbox.record_attempt(claimed, attempt).await
     }
 
     async fn post(&self, delivery: &WebhookDelivery) -> Result<Posted, String> {

@@ -202,12 +202,12 @@ impl Outbox {
         let recorded = |seq, event| {
             Arc::new(RecordedEvent { run_id: run_id.clone(), seq: Seq(seq), at: now, event })
         };
-        run.beginning = vec![recorded(1, Event::RunStarted)];
+        run.first_events = vec![recorded(1, Event::RunStarted)];
         self.store.create(run).await.unwrap();
         let (outcome, usage) = (RunOutcome::Completed, Usage::default());
         let end = recorded(2, Event::RunFinished { outcome: outcome.clone(), usage });
-        let ending = RunEnd { outcome, entries: Vec::new() };
-        self.store.append_end(&"t".into(), vec![end], ending).await.unwrap();
+        let run_end = RunEnd { outcome, entries: Vec::new() };
+        self.store.append_end(&"t".into(), vec![end], run_end).await.unwrap();
     }
 
     async fn deliveries(&self) -> Vec<WebhookDelivery> {
@@ -396,8 +396,8 @@ async fn runs_end_while_webhooks_are_sent() {
     // A connection that nobody gives back is waited for during five seconds.
     for n in 0..50 {
         let name = format!("late_{n}");
-        let ending = outbox.finished_run(&name);
-        timeout(Duration::from_secs(4), ending).await.expect("the store is held up");
+        let run_end = outbox.finished_run(&name);
+        timeout(Duration::from_secs(4), run_end).await.expect("the store is held up");
     }
     timeout(Duration::from_mins(5), receiver.wait_for(350)).await.expect("it is held up");
     stop.cancel();

@@ -29,7 +29,7 @@ const STREAMS: usize = 12;
 const MAX_DETECTION_TIME: Duration = Duration::from_secs(5);
 /// How long a new request may take to be rejected.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Outages of at least this length must show a comment on every stream: two heartbeats.
+/// Outages of at least this length must show a comment on every stream: two of the keep-alive interval.
 const MAX_COMMENT_INTERVAL: Duration = Duration::from_secs(32);
 
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use turnwire_contract::{
-    ConversationId, Created, Event, Item, Journal, NewRun, RecordedEvent, RequestKey, RunId,
+    ConversationId, Created, Event, IdempotencyKey, Item, Journal, NewRun, RecordedEvent, RunId,
     RunRecords, RunRequest, Seq, TenantId, Timestamp,
 };
 use turnwire_stores::{Store, StoreOptions};
@@ -21,24 +21,24 @@ async fn no_answer_is_no_refusal() {
     let store = StoreOptions::at(format!("{before}:{}/{database}", proxy.port()));
     let store = Store::open(store).await.unwrap();
 
-    let keyed = RequestKey {
+    let keyed = IdempotencyKey {
         endpoint: "/v1/responses".to_owned(),
         key: "key".to_owned(),
         fingerprint: "of the request".to_owned(),
     };
     let alone = new_run("run_alone");
-    let keyed = NewRun { key: Some(keyed), ..new_run("run_keyed") };
+    let keyed = NewRun { idempotency_key: Some(keyed), ..new_run("run_keyed") };
     let mut together = new_run("run_together");
     Arc::make_mut(&mut together.request).conversation_id = Some(ConversationId::from("conv_1"));
 
     for (n, run) in (1..).zip([alone, keyed, together]) {
-        let (run_id, beginning) = (run.run_id.clone(), run.beginning.clone());
+        let (run_id, first_events) = (run.run_id.clone(), run.first_events.clone());
         let losing = proxy.drop_next_response(Duration::from_secs(10));
         let (is_lost, created) = tokio::join!(losing, store.create(run));
         assert!(is_lost && proxy.n_dropped() == n, "{run_id}: no answer was lost");
         assert_eq!(created.unwrap(), Created::WithEvents, "{run_id}");
         let journal = store.read_stored(&TenantId::default(), &run_id, Seq::START).await;
-        assert_eq!(journal.unwrap(), beginning, "{run_id}");
+        assert_eq!(journal.unwrap(), first_events, "{run_id}");
     }
 }
 
@@ -47,5 +47,5 @@ fn new_run(id: &str) -> NewRun {
     let request = Arc::new(RunRequest::new("any", vec![Item::user("hi")]));
     let event = Event::RunQueued { request: Arc::clone(&request) };
     let first = RecordedEvent { run_id: run_id.clone(), seq: Seq(1), at, event };
-    NewRun { beginning: vec![Arc::new(first)], ..NewRun::new(run_id, at, request) }
+    NewRun { first_events: vec![Arc::new(first)], ..NewRun::new(run_id, at, request) }
 }

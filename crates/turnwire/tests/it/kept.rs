@@ -103,7 +103,7 @@ async fn a_run_is_stopped_from_elsewhere() {
     assert_eq!(outcome, RunOutcome::Cancelled);
     assert_eq!(in_time(run.reply()).await.expect("it ends").outcome, RunOutcome::Cancelled);
     let nowhere = other.attach(&RunId::new("run_nowhere")).await.expect_err("there is none");
-    assert!(matches!(nowhere, turnwire::Error::Start(StartError::Log(_))), "{nowhere:?}");
+    assert!(matches!(nowhere, turnwire::Error::Start(StartError::Journal(_))), "{nowhere:?}");
     one.shut_down().await;
     other.shut_down().await;
 }

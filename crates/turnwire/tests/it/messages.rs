@@ -478,13 +478,13 @@ async fn streaming_has_each_chunk_and_all_so_far() {
     assert_eq!(json!(request.arguments), json!({ "query": "rust", "limit": 3 }));
 }
 
-/// S4-9: The tool waits until the second heartbeat was seen, however long that takes.
+/// S4-9: The tool waits until its silence was reported twice, however long that takes.
 #[tokio::test]
 async fn a_silent_tool_is_still_running() {
     let gate = Gate::shut();
     let agent = scripted([Turn::new().call("slow", json!({})), Turn::new().text("Done.")])
         .tool(gate.tool("slow"))
-        .heartbeat(Duration::from_millis(20))
+        .tool_silent_interval(Duration::from_millis(20))
         .build()
         .expect("it can be made");
     let (notes, running) = (Notes::<String>::new(), Arc::new(AtomicUsize::new(0)));

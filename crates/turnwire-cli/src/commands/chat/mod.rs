@@ -201,8 +201,8 @@ impl Chat<'_> {
         let run = self.noting_conversation(follow_started(&self.client, run_id));
         let typed_ahead = Some(self.typed_ahead.clone());
         let asker = asker(self.environment, self.look, self.answering, typed_ahead);
-        let ending = watch(run, self.look, asker, &mut self.signals, async {}).await;
-        let next = match ending {
+        let watch_end = watch(run, self.look, asker, &mut self.signals, async {}).await;
+        let next = match watch_end {
             Ok(WatchEnd::Over { stopped_by: Some(signal), .. }) => stopped_by(signal),
             Ok(WatchEnd::Left(signal)) => Next::Leave(signal.into()),
             Ok(WatchEnd::Detached) => {
@@ -211,8 +211,8 @@ impl Chat<'_> {
                 Next::Leave(Exit::Done)
             }
             Ok(WatchEnd::NobodyReads) => Next::Leave(Exit::Done),
-            Ok(ending) => {
-                if let Err(problem) = exit_of(ending, after_end) {
+            Ok(watch_end) => {
+                if let Err(problem) = exit_of(watch_end, after_end) {
                     problem.show(self.look.paint);
                 }
                 Next::Ask

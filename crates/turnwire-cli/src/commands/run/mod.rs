@@ -39,8 +39,8 @@ fn answer(arguments: &RunArguments, environment: &Environment, look: Look) -> Re
     }
     let server = connect_if_named(arguments.server.server.as_ref(), environment, look.paint)?;
     if let Some(client) = server {
-        let ending = on_server::answer(&client, arguments, environment, look)?;
-        return finished(ending, arguments, &AfterEnd { settings: None, has_log: true });
+        let watch_end = on_server::answer(&client, arguments, environment, look)?;
+        return finished(watch_end, arguments, &AfterEnd { settings: None, has_log: true });
     }
     let settings = RunSettings::read(arguments, environment, look.stderr_is_terminal)?;
     let question = question(arguments.question.as_deref())?;
@@ -48,10 +48,11 @@ fn answer(arguments: &RunArguments, environment: &Environment, look: Look) -> Re
     let runtime = runtime()?;
     let answering = Answering { policy: arguments.approve, otherwise: WithoutTerminal::Deny };
     let asker = asker(environment, look, answering, None);
-    let ending = runtime.block_on(Box::pin(ask_here(agent, tool_servers, question, look, asker)));
+    let watch_end =
+        runtime.block_on(Box::pin(ask_here(agent, tool_servers, question, look, asker)));
     // Background tasks must not delay the exit.
     runtime.shutdown_timeout(LAST_MOMENT);
-    finished(ending?, arguments, &AfterEnd { settings: Some(&settings), has_log })
+    finished(watch_end?, arguments, &AfterEnd { settings: Some(&settings), has_log })
 }
 
 /// What is known about the end of a run.
@@ -61,13 +62,13 @@ struct AfterEnd<'a> {
     has_log: bool,
 }
 
-fn finished(ending: WatchEnd, arguments: &RunArguments, end: &AfterEnd) -> Result<Exit> {
-    if let (WatchEnd::Over { answer, outcome, .. }, Some(path)) = (&ending, &arguments.output) {
+fn finished(watch_end: WatchEnd, arguments: &RunArguments, end: &AfterEnd) -> Result<Exit> {
+    if let (WatchEnd::Over { answer, outcome, .. }, Some(path)) = (&watch_end, &arguments.output) {
         keep(answer, outcome, path)?;
     }
-    exit_of(ending, |outcome| match (outcome, end.settings) {
+    exit_of(watch_end, |outcome| match (outcome, end.settings) {
         (RunOutcome::Incomplete { reason }, Some(settings)) => {
-            Problem::failure(words::run_ending(outcome)).hint(after_limit(*reason, settings))
+            Problem::failure(words::run_outcome(outcome)).hint(after_limit(*reason, settings))
         }
         (RunOutcome::Failed { failure }, Some(settings)) => {
             let problem = after_failure(failure, settings);

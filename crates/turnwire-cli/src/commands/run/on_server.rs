@@ -26,7 +26,7 @@ pub(super) fn answer(
     let new_run =
         NewRun { message: &question, model: arguments.model.as_deref(), conversation_id: None };
     let runtime = runtime()?;
-    let ending = runtime.block_on(Box::pin(async {
+    let watch_end = runtime.block_on(Box::pin(async {
         let mut signals = listen()?;
         let run_id = tokio::select! {
             biased;
@@ -35,17 +35,18 @@ pub(super) fn answer(
             started = start(client, new_run) => started?,
         };
         let run = follow_started(client, &run_id);
-        let ending = watch(run, look, asker, &mut signals, async {}).await?;
-        tell_how_to_go_on(&ending, &run_id, client);
-        if matches!(ending, WatchEnd::Over { .. }) && matches!(look.view, View::Live | View::Plain)
+        let watch_end = watch(run, look, asker, &mut signals, async {}).await?;
+        tell_how_to_go_on(&watch_end, &run_id, client);
+        if matches!(watch_end, WatchEnd::Over { .. })
+            && matches!(look.view, View::Live | View::Plain)
         {
             // For `turnwire follow`, `runs show` and `runs share`.
             tell(&look.paint.dim(&format!("  {run_id}")));
         }
-        Ok(ending)
+        Ok(watch_end)
     }));
     runtime.shutdown_timeout(LAST_MOMENT);
-    ending
+    watch_end
 }
 
 /// The settings of the server decide about its tools and limits.

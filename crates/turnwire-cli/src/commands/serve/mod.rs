@@ -59,7 +59,7 @@ fn serve_with(
 ) -> Result<Exit> {
     telemetry::start_to_stay(environment, output.paint)?;
     let runtime = runtime()?;
-    let ending = runtime.block_on(Box::pin(async {
+    let served = runtime.block_on(Box::pin(async {
         // From before the settings are read: one that comes meanwhile makes them be read again.
         let hangups = HangupSignals::listen().map_err(unheard)?;
         let source = SettingsSource::new(arguments, environment);
@@ -72,7 +72,7 @@ fn serve_with(
         until_closed(gateway, settings, ReloadTriggers { source, hangups, calls }, output).await
     }));
     runtime.shutdown_timeout(LAST_MOMENT);
-    ending
+    served
 }
 
 async fn until_closed(

@@ -280,9 +280,9 @@ impl<'a> InputReader<'a> {
         if text.is_empty() {
             text = joined_texts(item, "content")?;
         }
-        let seal = item.owned_text("encrypted_content")?;
-        let says_something = !text.is_empty() || seal.is_some();
-        self.extend(says_something.then_some(Item::Reasoning { text, seal }))
+        let encrypted_content = item.owned_text("encrypted_content")?;
+        let says_something = !text.is_empty() || encrypted_content.is_some();
+        self.extend(says_something.then_some(Item::Reasoning { text, encrypted_content }))
     }
 
     fn read_reference(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {

@@ -339,9 +339,9 @@ fn thoughts_come_back() {
         { "type": "reasoning", "summary": [], "encrypted_content": "only" },
         { "type": "reasoning", "summary": [], "encrypted_content": null },
     ]);
-    let thought = |text: &str, seal: Option<&str>| Item::Reasoning {
+    let thought = |text: &str, encrypted_content: Option<&str>| Item::Reasoning {
         text: text.into(),
-        seal: seal.map(str::to_owned),
+        encrypted_content: encrypted_content.map(str::to_owned),
     };
     let expected = [thought("a\n\nb", Some("seal")), thought("c", None), thought("", Some("only"))];
     assert_eq!(items(list), expected);

@@ -7,7 +7,7 @@ use turnwire_contract::{
     TenantId, ToolChoice, ToolSpec, UnknownOutcomes,
 };
 
-use super::{AnswerFormat, CreateResponse, LOGPROBS, echo::echo};
+use super::{AnswerFormat, CreateResponse, LOGPROBS, surface_data::surface_data};
 
 /// The parts of a run that had to be looked up.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -39,7 +39,7 @@ pub struct ResolvedRequest {
 /// The requested run. It ends with an approval request if a call needs one, and the answer comes
 /// with the next request.
 pub fn into_run(request: CreateResponse, resolved: ResolvedRequest) -> RunRequest {
-    let echo = echo(&request, &resolved.model);
+    let surface_data = surface_data(&request, &resolved.model);
     let generation = generation_of(&request);
     let mut limits = resolved.limits;
     if let Some(most) = request.max_tool_calls {
@@ -72,7 +72,7 @@ pub fn into_run(request: CreateResponse, resolved: ResolvedRequest) -> RunReques
         generation,
         limits,
         metadata: request.metadata,
-        echo,
+        surface_data,
     }
 }
 

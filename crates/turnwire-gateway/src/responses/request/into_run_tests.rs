@@ -52,7 +52,7 @@ fn everything_arrives() {
         tool_choice: ToolChoice::Required,
         limits: Limits::default(),
     };
-    let echo = super::echo(&request, "small");
+    let surface_data = super::surface_data(&request, "small");
     let expected = RunRequest {
         tenant: "t".into(),
         asked_by: None,
@@ -105,7 +105,7 @@ fn everything_arrives() {
         },
         limits: Limits { max_tool_calls: 3, ..Limits::default() },
         metadata: [("a".to_owned(), "b".to_owned())].into(),
-        echo,
+        surface_data,
     };
     assert_eq!(into_run(request, resolved), expected);
 }

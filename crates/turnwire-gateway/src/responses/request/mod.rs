@@ -11,7 +11,7 @@
 //!    calls that a user has decided about;
 //! 5. [`read_tools`] and [`read_choice`] return the requested tools and those that stay on offer,
 //!    including [`additional_tools`]; the caller looks them up;
-//! 6. [`into_run`] builds the run, with the [`echo`] that every response repeats.
+//! 6. [`into_run`] builds the run, with the [`surface_data`] that every response repeats.
 //!
 //! Nothing is dropped silently: each step reports the fields it ignored, and [`not_taken`] those
 //! that the chosen model does not support.
@@ -19,7 +19,6 @@
 mod arguments;
 mod calls;
 mod choice;
-mod echo;
 mod ignored;
 mod input;
 mod into_run;
@@ -27,6 +26,7 @@ mod native_items;
 mod parts;
 mod resolved;
 mod summary;
+mod surface_data;
 mod tools;
 
 use std::{collections::BTreeMap, fmt};
@@ -38,7 +38,6 @@ use utoipa::ToSchema;
 pub use self::{
     calls::{check_calls, qualify_call_names, take_first_calls},
     choice::{names_web_search, read_choice},
-    echo::echo,
     ignored::{check_custom_tools, not_taken},
     input::{
         ADDITIONAL_TOOLS, ApprovalAnswer, Input, References, additional_tools, read_input,
@@ -48,6 +47,7 @@ pub use self::{
     parts::read_attachments,
     resolved::{FoundFile, ResolvedReferences},
     summary::{unwrap_summary, wrap_summary},
+    surface_data::surface_data,
     tools::{
         FILE_SEARCH, PlacedTool, RequestedServer, RequestedTool, RequestedTools, WEB_SEARCH,
         functions_by_name, read_tools,

@@ -1,11 +1,11 @@
 //! The fields of a response that repeat its request.
 //!
 //! Clients read their own settings from every response, so all keys are present, with the default
-//! if the request has none. Secrets are never echoed: of each tool only keys are repeated that are
+//! if the request has none. Secrets are never repeated: of each tool only keys are repeated that are
 //! known to contain none.
 
 use serde_json::{Map, Value, json};
-use turnwire_surfaces::responses::echo::IGNORED;
+use turnwire_surfaces::responses::surface_data::IGNORED;
 
 use super::{CreateResponse, tools::is_web_search};
 
@@ -13,10 +13,10 @@ use super::{CreateResponse, tools::is_web_search};
 const N_KEYS: usize = 24;
 
 /// The fields of a response that come from its request. `model` is the model that is used.
-pub fn echo(request: &CreateResponse, model: &str) -> Map<String, Value> {
+pub fn surface_data(request: &CreateResponse, model: &str) -> Map<String, Value> {
     let tool_choice = request.tool_choice.as_ref().map_or_else(|| json!("auto"), choice);
-    let mut echo = Map::with_capacity(N_KEYS);
-    let mut put = |key: &str, value: Value| _ = echo.insert(key.to_owned(), value);
+    let mut surface_data = Map::with_capacity(N_KEYS);
+    let mut put = |key: &str, value: Value| _ = surface_data.insert(key.to_owned(), value);
     put("background", json!(request.background.unwrap_or(false)));
     put("frequency_penalty", json!(request.frequency_penalty.unwrap_or(0.0)));
     put("include", json!(request.include));
@@ -51,7 +51,7 @@ pub fn echo(request: &CreateResponse, model: &str) -> Map<String, Value> {
     if let Some(retention) = &request.prompt_cache_retention {
         put("prompt_cache_retention", json!(retention));
     }
-    echo
+    surface_data
 }
 
 /// The tier of a response. `auto` is a request value only.
@@ -164,5 +164,5 @@ fn choice(written: &Value) -> Value {
 }
 
 #[cfg(test)]
-#[path = "echo_tests.rs"]
+#[path = "surface_data_tests.rs"]
 mod tests;

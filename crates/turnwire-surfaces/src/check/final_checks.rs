@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Checker, code::Code, items::Items, vocabulary::Phase};
 
 /// A field that a server may change each time.
-const SEALED: &str = "encrypted_content";
+const ENCRYPTED_CONTENT: &str = "encrypted_content";
 
 impl Checker {
     /// Handles the end of the response, whatever its status.
@@ -42,7 +42,7 @@ impl Checker {
     }
 
     fn check_output(&mut self, phase: Phase, output: &[Value]) {
-        let mut last_place = None;
+        let mut last_index = None;
         let mut listed = Vec::new();
         for (n, shown) in output.iter().enumerate() {
             let Some(item) = item_of(&self.items, n, shown) else {
@@ -53,12 +53,12 @@ impl Checker {
                 }
                 continue;
             };
-            listed.push(item.place);
-            if last_place.is_some_and(|last| item.place <= last) {
+            listed.push(item.output_index);
+            if last_index.is_some_and(|last| item.output_index <= last) {
                 let message = "it is listed behind an item that was added later";
                 self.notes.tell_of(Code::OutputOrder, item.name(), message);
             }
-            last_place = Some(item.place);
+            last_index = Some(item.output_index);
             if let Some(field) = item.last.as_ref().and_then(|last| difference(last, shown)) {
                 let message = format!("`{field}` is not what it was when the item was done");
                 self.notes.tell_of(Code::OutputItemDiffers, item.name(), message);
@@ -68,7 +68,7 @@ impl Checker {
         if phase == Phase::Failed || self.has_withdrawn {
             return;
         }
-        for item in self.items.iter().filter(|item| !listed.contains(&item.place)) {
+        for item in self.items.iter().filter(|item| !listed.contains(&item.output_index)) {
             let status = item.last.as_ref().and_then(|last| last.get("status"));
             // An item that was cut off and replaced by another is rightly missing.
             let is_cut = status.and_then(Value::as_str) == Some("incomplete");
@@ -115,7 +115,7 @@ fn item_of<'a>(items: &'a Items, n: usize, shown: &Value) -> Option<&'a super::i
 fn difference(one: &Value, other: &Value) -> Option<String> {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return None };
     let both = one.iter().filter_map(|(key, value)| Some((key, value, other.get(key)?)));
-    both.filter(|(key, ..)| *key != SEALED)
+    both.filter(|(key, ..)| *key != ENCRYPTED_CONTENT)
         .find(|(_, one, other)| !agree(one, other))
         .map(|(key, ..)| key.clone())
 }

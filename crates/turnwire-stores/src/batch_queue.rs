@@ -13,14 +13,14 @@ use crate::sync::lock;
 const MAX_BATCH: usize = 100;
 
 /// Requests that wait, and `S`, which belongs to whoever has the turn.
-pub(crate) struct TurnQueue<T, S = ()> {
+pub(crate) struct BatchQueue<T, S = ()> {
     waiting: Mutex<Vec<T>>,
-    turn: AsyncMutex<S>,
+    leader: AsyncMutex<S>,
 }
 
-impl<T, S: Default> Default for TurnQueue<T, S> {
+impl<T, S: Default> Default for BatchQueue<T, S> {
     fn default() -> Self {
-        Self { waiting: Mutex::default(), turn: AsyncMutex::default() }
+        Self { waiting: Mutex::default(), leader: AsyncMutex::default() }
     }
 }
 
@@ -29,10 +29,10 @@ pub(crate) enum Waited<'a, R, S> {
     /// The request was done by somebody else. `None`: it was not, because they were dropped.
     Done(Option<R>),
     /// The turn. Do the next batch, and wait again.
-    Turn(MutexGuard<'a, S>),
+    Leader(MutexGuard<'a, S>),
 }
 
-impl<T, S> TurnQueue<T, S> {
+impl<T, S> BatchQueue<T, S> {
     pub(crate) fn add(&self, request: T) {
         lock(&self.waiting).push(request);
     }
@@ -42,7 +42,7 @@ impl<T, S> TurnQueue<T, S> {
         select! {
             biased;
             done = done => Waited::Done(done.ok()),
-            turn = self.turn.lock() => Waited::Turn(turn),
+            leader = self.leader.lock() => Waited::Leader(leader),
         }
     }
 

@@ -122,5 +122,5 @@ fn texts_of_part(part: &Content) -> Vec<&str> {
 }
 
 #[cfg(test)]
-#[path = "echo_tests.rs"]
+#[path = "message_references_tests.rs"]
 mod tests;

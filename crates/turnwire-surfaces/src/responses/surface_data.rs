@@ -1,9 +1,9 @@
 //! The fields of a response that repeat its request.
 //!
-//! The gateway puts these keys of the request into `RunRequest::echo`, in wire format and with
+//! The gateway puts these keys of the request into `RunRequest::surface_data`, in wire format and with
 //! defaults filled in; only this surface reads them. Missing ones are derived from the rest of the
 //! request, so that a run of another surface can be read as a response too. Secrets
-//! (`authorization` and `headers` of a server) must not be put in: the echo is recorded and shown.
+//! (`authorization` and `headers` of a server) must not be put in: surface data is recorded and shown.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -53,14 +53,14 @@ pub mod include {
     /// The chunks that a file search found.
     pub const FILE_RESULTS: &str = "file_search_call.results";
     /// The provider's encrypted reasoning.
-    pub const SEALS: &str = "reasoning.encrypted_content";
+    pub const ENCRYPTED_CONTENT: &str = "reasoning.encrypted_content";
 }
 
-/// The echo of one request.
+/// The surface data of one request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Echo<'a>(pub(crate) &'a Map<String, Value>);
+pub(crate) struct SurfaceData<'a>(pub(crate) &'a Map<String, Value>);
 
-impl Echo<'_> {
+impl SurfaceData<'_> {
     /// The value of `key`, if it is present and of the right type.
     pub(crate) fn get<T: DeserializeOwned>(self, key: &str) -> Option<T> {
         self.0.get(key).and_then(|value| T::deserialize(value).ok())

@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::echo;
+use super::surface_data;
 use crate::limits::RequestLimits;
 use crate::responses::request::{CreateResponse, ToolsAsWritten, read};
 
 fn of(body: Value) -> Value {
-    Value::Object(echo(&read(body, &RequestLimits::default()).unwrap(), "small"))
+    Value::Object(surface_data(&read(body, &RequestLimits::default()).unwrap(), "small"))
 }
 
 fn of_tool(tool: Value) -> Value {
@@ -129,7 +129,7 @@ fn hosted_tools_are_repeated() {
     assert_eq!(of_tool(space)["tools"][0]["strict"], true);
 }
 
-/// A6, A12: tokens and headers for a server, and secrets in its URL, are never echoed.
+/// A6, A12: tokens and headers for a server, and secrets in its URL, are never repeated.
 #[test]
 fn secrets_never_come_back() {
     let tool = json!({
@@ -144,7 +144,7 @@ fn secrets_never_come_back() {
         "type": "mcp", "server_label": "notes", "server_url": "https://host:8443/mcp/a",
         "server_description": "Notes.", "allowed_tools": ["add"], "require_approval": "never",
     }]);
-    assert_eq!(echo(&request, "m")["tools"], expected);
+    assert_eq!(surface_data(&request, "m")["tools"], expected);
 }
 
 #[test]
@@ -161,9 +161,9 @@ fn choices_are_repeated() {
 }
 
 proptest! {
-    /// A12: wherever a client puts the token of a tool, it is not in the echo.
+    /// A12: wherever a client puts the token of a tool, it is not in the surface data.
     #[test]
-    fn no_token_in_any_echo(
+    fn no_token_in_surface_data(
         kind in prop::sample::select(vec![
             "mcp", "function", "web_search", "file_search", "namespace", "unknown",
         ]),
@@ -183,7 +183,7 @@ proptest! {
             tool_choice: Some(json!({ "type": "allowed_tools", "tools": [tool.clone()], key: secret })),
             ..CreateResponse::default()
         };
-        let echo = serde_json::to_string(&echo(&request, "m")).unwrap();
-        prop_assert!(!echo.contains("canary"), "{echo}");
+        let surface_data = serde_json::to_string(&surface_data(&request, "m")).unwrap();
+        prop_assert!(!surface_data.contains("canary"), "{surface_data}");
     }
 }
