@@ -97,8 +97,9 @@ pub struct RunRequest {
     /// Metadata set by the client, returned unchanged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// Data of the surface that received the request, returned by that surface. Other code knows
-    /// only its key `store`.
+    /// Data of the surface that received the request, which only that surface interprets: the
+    /// fields that a response repeats, for example. Other code reads only its key `store`. Stored
+    /// as `echo`.
     #[serde(rename = "echo", default, skip_serializing_if = "Map::is_empty")]
     pub surface_data: Map<String, Value>,
 }

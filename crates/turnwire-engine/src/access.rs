@@ -12,7 +12,7 @@ use std::{
 
 use turnwire_contract::{RunRequest, Scope, TenantId, Tool};
 
-/// Who asks: for a list, or for a run.
+/// Who starts a run or asks for a list: a tenant, and the scopes that it was granted.
 #[derive(Debug, Clone, Copy)]
 pub struct Principal<'a> {
     /// Their tenant.
@@ -22,7 +22,7 @@ pub struct Principal<'a> {
 }
 
 impl<'a> Principal<'a> {
-    /// Returns who asked for a run.
+    /// Returns the principal that started a run.
     pub fn of(request: &'a RunRequest) -> Self {
         Self { tenant: &request.tenant, scopes: &request.granted_scopes }
     }

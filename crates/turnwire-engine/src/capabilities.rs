@@ -1,7 +1,7 @@
 //! Checks whether this worker has the model and the tools that a run needs. Workers that share a
 //! store may have different settings, at least during a rollout. After a takeover, a run is never
-//! executed with another model or without its tools. What its principal may not use any more is no
-//! reason to leave it to others, who would decide the same: it goes on without it.
+//! executed with another model or without its tools. A tool that the principal of the run may no
+//! longer use is not missing: every worker would decide the same, so the run continues without it.
 
 use turnwire_contract::{RunRequest, ToolKind};
 

@@ -1,10 +1,10 @@
 //! Runs that are kept in memory, although the store is durable.
 //!
-//! A run is stored so that it outlives its client and its process. Some runs have nothing that could:
-//! nobody can retrieve them, they are cancelled when their client disconnects, which it does when
-//! the process dies, and they have no tools to execute, so that they leave no effect behind that
-//! somebody has to know of. Storing them would cost several commits each and prove nothing, and
-//! their clients have asked for them not to be stored.
+//! A run is stored so that it outlives its client and its process. Some runs need not: nobody can
+//! retrieve them, they are cancelled when their client disconnects, which also happens when the
+//! process dies, and they execute no tools, so no effect has to be remembered. Storing them would
+//! cost several commits each without a benefit, and their clients have asked for them not to be
+//! stored.
 //!
 //! Such a run has a journal like any other, and its client reads a projection of it. But it has one
 //! reader, the client that asked for it: nobody else finds the run by its ID, in a list or on

@@ -1,12 +1,13 @@
-//! How long the parts of an answer wait for those that follow.
+//! How long the parts of an answer wait for those that follow: what Kafka calls `linger.ms`, chosen
+//! by the number of answers in progress.
 //!
 //! Every append wakes the writer, the readers and their connections, however little it appends. So
 //! a node that streams many answers appends to each of them less often, and the parts that arrive
 //! in between share a row, a commit and a write. A node with few answers appends every part at
 //! once, and so does every node with the first part of an answer.
 //!
-//! A tenant with very many answers pays for them itself: while others use the node too, its window
-//! grows beyond the bound, and theirs do not.
+//! While several tenants use the node, the window of a tenant with very many answers grows beyond
+//! the bound. Those of the others do not.
 
 use std::{
     collections::HashMap,
@@ -26,20 +27,21 @@ use crate::sync::lock;
 /// ordinary model share an append.
 pub(crate) const MAX_GATHERING: Duration = Duration::from_millis(40);
 
-/// How much every answer in progress adds to the window: a node appends to its answers 10,000 times
-/// a second at most, until the window reaches its bound.
+/// How much every answer in progress adds to the window. Until the window reaches its bound, a node
+/// makes at most 10,000 appends per second.
 const PER_ANSWER: Duration = Duration::from_micros(100);
 
-/// A shorter window is none: timers are no finer.
+/// A shorter window counts as zero: tokio's timers have a resolution of one millisecond.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// How many times the bound the window of a tenant may be that shares the node with others.
+/// If several tenants share the node, the window of one may be this many times the bound.
 const LOUDEST: u32 = 6;
 
-/// A tenant uses the node as long as it has an answer, and this long after it began its last one.
+/// A tenant counts as using the node while it has an answer, and for this long after its last
+/// answer began.
 const PRESENT: Duration = Duration::from_mins(1);
 
-/// The answers that are streamed now.
+/// The answers that are streamed now, and the window between two appends to one of them.
 #[derive(Debug)]
 pub(crate) struct Gathering {
     longest: Duration,

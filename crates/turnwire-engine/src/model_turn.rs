@@ -142,8 +142,8 @@ impl TurnError {
     }
 }
 
-/// Returns the next part if it has arrived. The task of an HTTP connection hands over one piece of
-/// the body at a time, so it gets one turn to hand over the next.
+/// Returns the next part if it has arrived. The task of an HTTP connection passes on one piece of
+/// the body at a time, so this yields once to let it pass on the next.
 async fn next_if_arrived(parts: &mut ModelStream) -> Option<Option<Result<ModelPart, ModelError>>> {
     if let Some(part) = parts.next().now_or_never() {
         return Some(part);

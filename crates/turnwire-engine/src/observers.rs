@@ -1,4 +1,4 @@
-//! Tells observers what runs record, without letting them disturb a run.
+//! Calls observers with the events of runs. A panic of an observer does not affect the run.
 
 use std::{
     fmt,
@@ -22,8 +22,7 @@ impl fmt::Debug for Observers {
     }
 }
 
-/// What is told about the events of one run. Boxed, because most of a server's memory is runs that
-/// wait.
+/// The observers of one run. Boxed, because most of a server's memory is runs that wait.
 #[derive(Default)]
 pub(crate) struct RunObservers(Option<Box<ActiveObservers>>);
 
@@ -34,7 +33,7 @@ struct ActiveObservers {
 }
 
 impl RunObservers {
-    /// Tells an event that an earlier worker recorded.
+    /// Passes on an event that an earlier worker recorded.
     pub(crate) fn recall(&mut self, recorded: &RecordedEvent) {
         self.tell(|observer| observer.recall(recorded));
     }
@@ -46,7 +45,7 @@ impl RunObservers {
         }
     }
 
-    /// Tells the events that this process recorded.
+    /// Passes on the events that this process recorded.
     pub(crate) fn note(&mut self, batch: &[Arc<RecordedEvent>]) {
         let began = self.0.as_mut().and_then(|active| active.began.take());
         let after = began.map(|began| began.elapsed());
@@ -77,7 +76,7 @@ impl Observers {
         lock(&self.0).push(observer);
     }
 
-    /// Returns what is told about a run. `describe` is called only if somebody observes.
+    /// Returns the observers of a run. `describe` is called only if there are any.
     pub(crate) fn observe<'a>(&self, describe: impl FnOnce() -> ObservedRun<'a>) -> RunObservers {
         let observers = lock(&self.0).clone();
         if observers.is_empty() {

@@ -1,4 +1,4 @@
-//! The tools and tool servers that exists for the principal.
+//! The tools and tool servers that a principal may use.
 
 use std::sync::Arc;
 

@@ -100,8 +100,9 @@ pub struct EngineParts {
     pub tool_silent_interval: Duration,
     /// Approval policy, in addition to what tools and requests specify.
     pub policy: ApprovalPolicy,
-    /// Maximum time between two appends to an answer, reached when many are streamed at once. Zero
-    /// appends every part when it arrives.
+    /// Maximum time for which parts of an answer are gathered before they are appended (Kafka's
+    /// `linger.ms`), reached when many answers are streamed at once. Zero appends every part when
+    /// it arrives.
     pub max_gathering: Duration,
     /// Which traces an observer of this process records. `None`: there is no such observer, and the
     /// trace context of a request is passed on as it came.
@@ -546,8 +547,8 @@ impl Runs {
 /// Options for starting a run.
 #[derive(Debug, Clone, Default)]
 pub struct StartOptions {
-    /// Where the first reader is: it sees a tool's start before the tool runs, which waits briefly.
-    /// See [`LiveRun`].
+    /// Position of the first reader. A tool waits briefly until this reader has seen its start. See
+    /// [`LiveRun`].
     pub first_reader: Option<watch::Receiver<Seq>>,
     /// Idempotency key of the request.
     pub idempotency_key: Option<IdempotencyKey>,

@@ -1,9 +1,10 @@
 //! What can be replaced while runs are at work: models, tools, who may use them, approval policy and
 //! quotas.
 //!
-//! A reload replaces all of it at once, so that nobody sees half of it. What a run has taken at its
-//! start, it keeps until it ends. Only its model and its access follow: each turn asks what the settings
-//! have now under its name, because an address or a key that was replaced may stop working.
+//! A reload replaces all of it at once, so that nobody sees half of it. What a run has read at its
+//! start stays the same until it ends. Only its model and its access follow: each turn asks what
+//! the settings have now under its name, because an address or a key that was replaced may stop
+//! working.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -97,8 +98,9 @@ impl RunModel {
         Self { first, settings }
     }
 
-    /// Returns the model for the next turn of a run that names it so. A name that is gone, or stands for another model of its
-    /// provider, does not change a run: it goes on with what it began with.
+    /// Returns the model for the next turn of a run that names it so. A name that is gone, or
+    /// stands for another model of its provider, does not change a run: it goes on with what it
+    /// began with.
     pub(crate) fn for_turn(&self, name: &str) -> Arc<dyn Model> {
         let settings = self.settings.get();
         let meant = self.first.upstream_model(name);

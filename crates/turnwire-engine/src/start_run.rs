@@ -57,7 +57,8 @@ impl Runs {
         self.run_detached(async move { runs.start_with(request, options).await }).await
     }
 
-    /// Starts a run, or returns the one that an earlier request with the same key started.
+    /// Starts a run, or returns the one that an earlier request with the same idempotency key
+    /// started.
     ///
     /// Not cancel-safe: a disconnecting client must not leave a run half started. Callers spawn it
     /// in a task.
@@ -219,7 +220,7 @@ impl Runs {
             .counted_by(&self.0.quotas)
     }
 
-    /// Returns what is told about a run, of which a worker may have been lost.
+    /// Returns the observers of a run. `was_lost` says that a worker of the run died.
     pub(crate) fn observers_of(
         &self,
         run_id: &RunId,

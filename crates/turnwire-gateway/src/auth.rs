@@ -8,10 +8,10 @@
 //! on a server without keys.
 //!
 //! A key is one of the settings, which are in `rules`, or one of the store: `api_key` is its text,
-//! `key_ring` what this process knows of the stored ones. In place of a key, a request may have a token of an identity
-//! provider; `token_ring` is what this process knows of these. `in_use` ends what was opened with
-//! either. `identity` is what a key or token says about its holder, and `scopes` which scope a route
-//! needs.
+//! `key_ring` what this process knows of the stored ones. In place of a key, a request may have a
+//! token of an identity provider; `token_ring` is what this process knows of these. `in_use` ends
+//! what was opened with either. `identity` is what a key or token says about its holder, and
+//! `scopes` which scope a route needs.
 
 mod api_key;
 mod extract;

@@ -32,7 +32,7 @@ pub(crate) struct IdempotencyKeyHeader {
     idempotency_key: Option<String>,
 }
 
-/// A JSON body, and the key of its request.
+/// A JSON body, and the idempotency key of its request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct KeyedBody {
     pub(crate) body: Value,
@@ -51,7 +51,7 @@ impl FromRequest<App> for KeyedBody {
     }
 }
 
-/// The key of a request whose body is empty or not relevant.
+/// The idempotency key of a request whose body is empty or not relevant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OptionalIdempotencyKey(pub(crate) Option<IdempotencyKey>);
 

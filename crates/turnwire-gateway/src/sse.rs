@@ -119,8 +119,8 @@ impl EarlyEnd {
 #[error("the stream ends before the run does")]
 pub(crate) struct BrokenStream;
 
-/// A response that streams `items`, written by `write`, with keep-alive comments. If it ends before the run
-/// does, the client is told to reconnect.
+/// A response that streams `items`, written by `write`, with keep-alive comments. If the stream
+/// ends before the run does, the client is told to reconnect.
 pub(crate) fn event_stream<T>(
     app: &App,
     items: impl Stream<Item = Result<T, JournalError>> + Send + 'static,
@@ -194,8 +194,8 @@ type LastChunk = Result<Bytes, BrokenStream>;
 /// The chunks of a body. All frames that are ready become one chunk, and so one write; none is held
 /// back for those that follow. A chunk has whole frames only.
 ///
-/// The timer of the keep-alive comments is not set again for every chunk: when it fires, it is set to the
-/// time that is due by then.
+/// The keep-alive timer is not reset for every chunk: when it fires, it is set to the time at which
+/// a comment is then due.
 struct Chunks<S, W> {
     items: Pin<Box<S>>,
     write: W,

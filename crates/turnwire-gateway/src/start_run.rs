@@ -99,7 +99,7 @@ impl App {
         Ok(started?)
     }
 
-    /// Takes a concurrency slot for a run, unless its tenant or key has as many as it may have at once.
+    /// Takes a concurrency slot for a run, unless its tenant or key is at its limit.
     async fn hold_by_quota(&self, caller: &Caller) -> Result<RunSlot> {
         let actor = caller.actor().map(|actor| &**actor);
         let held = self.runs().quotas().hold_run(caller.tenant(), actor).await;
@@ -164,8 +164,9 @@ impl App {
         }
     }
 
-    /// The run that an earlier request with the same key created. Call this before looking up
-    /// anything that the run may have changed, such as its conversation, which it keeps locked.
+    /// The run that an earlier request with the same idempotency key created. Call this before
+    /// looking up anything that the run may have changed, such as its conversation, which it keeps
+    /// locked.
     pub(crate) async fn find_by_key(
         &self,
         tenant: &TenantId,

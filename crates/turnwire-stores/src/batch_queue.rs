@@ -1,4 +1,5 @@
-//! Requests that wait to be done together: whoever has the turn does what waits for everybody.
+//! Group commit for requests: one task, the leader, executes all requests that wait, and the others
+//! get their results from it.
 
 use std::sync::Mutex;
 
@@ -12,7 +13,7 @@ use crate::sync::lock;
 /// Maximum number of requests done at a time.
 const MAX_BATCH: usize = 100;
 
-/// Requests that wait, and `S`, which belongs to whoever has the turn.
+/// Requests that wait, and `S`, the state of the leader.
 pub(crate) struct BatchQueue<T, S = ()> {
     waiting: Mutex<Vec<T>>,
     leader: AsyncMutex<S>,
@@ -24,11 +25,11 @@ impl<T, S: Default> Default for BatchQueue<T, S> {
     }
 }
 
-/// What came first.
+/// What ended the wait.
 pub(crate) enum Waited<'a, R, S> {
-    /// The request was done by somebody else. `None`: it was not, because they were dropped.
+    /// The leader executed the request. `None`: it did not, because its task was dropped.
     Done(Option<R>),
-    /// The turn. Do the next batch, and wait again.
+    /// The caller is the leader: it executes the next batch and waits again.
     Leader(MutexGuard<'a, S>),
 }
 
@@ -37,7 +38,7 @@ impl<T, S> BatchQueue<T, S> {
         lock(&self.waiting).push(request);
     }
 
-    /// Waits until a request is done, or until nobody else has the turn.
+    /// Waits until the request is done, or until the caller becomes the leader.
     pub(crate) async fn wait<R>(&self, done: &mut oneshot::Receiver<R>) -> Waited<'_, R, S> {
         select! {
             biased;
@@ -46,7 +47,7 @@ impl<T, S> BatchQueue<T, S> {
         }
     }
 
-    /// Returns whether a batch would have no place for more.
+    /// Returns whether the requests that wait fill a batch.
     pub(crate) fn is_full(&self) -> bool {
         lock(&self.waiting).len() >= MAX_BATCH
     }

@@ -1,23 +1,23 @@
 //! Merges the journal rows of finished runs.
 //!
-//! A delta is visible only after it is durable, and a reader should not wait for the next one. So an
-//! answer that comes word by word is stored word by word, and a word of five bytes takes a row of three
-//! hundred. When a run has been over for a while, its deltas are stored again in few rows
-//! ([`to_merged_rows`]). The events and their times stay the same, and so do all other rows.
+//! A delta is visible only after it is durable, and a reader should not wait for the next one. So
+//! an answer that arrives word by word is stored word by word, and a word of five bytes takes a row
+//! of three hundred bytes. When a run has been over for a while, its deltas are stored again in few
+//! rows ([`to_merged_rows`]). The events and their times stay the same, and so do all other rows.
 //!
 //! The key `(run_id, first_seq)` is the fence of the journal: a write to a seq that is taken is refused. A
 //! row that was merged into the one before leaves its key free. So nothing is merged that somebody may
 //! still want to write:
 //!
-//! * Runs that changed hands stay as they are: those of a worker that died, and those that several
-//!   processes wrote to. Nobody else has an append under way.
+//! * Runs of a worker that died and runs that several processes wrote to stay as they are. For all
+//!   other runs no other process can have an append in progress.
 //! * The rows of the last append stay: the writer may not have received the answer and write them again.
 //!   It writes an append only after the one before was answered.
 //! * A statement that its writer has given up may be executed later, but not after minutes: that is how
 //!   long a run has been over.
 //!
-//! Workers share a cursor in the order in which runs finished. Whoever moves it has these runs to itself.
-//! If it dies with them, they stay as they are, which costs room and nothing else.
+//! Workers share a cursor in the order in which runs finished. Whoever moves it has these runs to
+//! itself. If it dies meanwhile, they are not compacted, which costs only space.
 
 use std::{sync::Arc, time::Duration};
 
@@ -49,11 +49,11 @@ const MIN_ROWS: i64 = 4;
 /// Tags of one process are consecutive numbers after a random one.
 const TAGS_OF_ONE_PROCESS: u64 = 1 << 40;
 
-/// How long it rests after a statement or a transaction, as a multiple of the time that it took: the
-/// database is there for runs that are going on.
+/// Pause after a statement or a transaction, as a multiple of the time that it took, so that
+/// compaction takes little of the database's time from active runs.
 const REST: u32 = 3;
 
-/// Executes `work`, and rests afterwards.
+/// Executes `work`, and pauses afterwards.
 async fn with_rest<T>(work: impl Future<Output = T>) -> T {
     let began = Instant::now();
     let done = work.await;

@@ -22,8 +22,8 @@
 //! * `workers` stores leases, claims and pending commands, `heartbeats` is what this worker knows of
 //!   its own. `outage` has the backoff while a server is unavailable.
 //! * `deletion` deletes runs, `shared_deletion` those that are to go at the same time, `retention`
-//!   old ones. `batch_queue` is how requests are done together. `compaction` merges the journal rows
-//!   of finished runs. `backup` copies a SQLite store.
+//!   old ones. `batch_queue` executes requests of several callers in one batch. `compaction` merges
+//!   the journal rows of finished runs. `backup` copies a SQLite store.
 //! * `sealing` encrypts what is stored, with a key per tenant. `encryption` is what an operator does
 //!   with these keys. `secret_box` has the keys of the operator.
 //! * `webhook_rows` is what an append stores for receivers of webhooks, `webhooks` sends from there.

@@ -5,8 +5,8 @@
 //! call and per run. The body of a row is a list of `[at, event]`; in a row of deltas all but the
 //! first are `[at, "text"]`: the same delta with this text.
 //!
-//! [`compaction`](crate::compaction) stores the deltas of a finished run in a form with less around the
-//! texts, [`MergedDeltas`].
+//! [`compaction`](crate::compaction) stores the deltas of a finished run in a more compact form,
+//! [`MergedDeltas`].
 //!
 //! The first event of a run has its request. If it shares the long parts of it with others, what
 //! follows says where they are: `[at, event, ids]` ([`input_lists`](crate::input_lists)).

@@ -2,9 +2,9 @@
 //!
 //! A response that is not stored is deleted when its run ends, so a busy gateway deletes as many
 //! runs as it starts, and a deletion takes half a dozen statements. They cost the same for one run
-//! and for a hundred. So whoever comes first deletes all runs that wait; those who come meanwhile
-//! wait for the next turn. After a turn that several shared comes a pause, so that even more share the
-//! next; whoever deletes one run after the other does not wait.
+//! and for a hundred. So the first caller, the leader, deletes all runs that wait; requests that
+//! arrive meanwhile wait for the next batch. After a batch of several requests follows a pause, so
+//! that even more share the next one; a caller that deletes one run after the other does not wait.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -403,14 +403,15 @@ impl<'a> EncodedRun<'a> {
     }
 }
 
-/// Returns whether the run has no conversation, no continued run, no key and no secrets.
+/// Returns whether the run has no conversation, no continued run, no idempotency key and no
+/// secrets.
 fn is_standalone(run: &NewRun) -> bool {
     let NewRun { request, idempotency_key: key, secrets, .. } = run;
     let follows = request.conversation_id.is_some() || request.continues.is_some();
     key.is_none() && !follows && request.before.is_empty() && secrets.is_empty()
 }
 
-/// Assigns the key to this run. If it is taken, returns the run that has it.
+/// Assigns the idempotency key to this run. If it is taken, returns the run that has it.
 async fn use_key(
     transaction: &mut dyn Transaction,
     dialect: &'static Dialect,

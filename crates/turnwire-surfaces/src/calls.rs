@@ -1,8 +1,8 @@
 //! The facts of each call, by its ID.
 //!
 //! An event about a call names the call and what is new; the tool, its server and the arguments
-//! were in earlier events. The book remembers them, so that every tool frame of every surface can
-//! repeat them and clients need not.
+//! were in earlier events. [`CallBook`] remembers them, so that every tool frame of every surface
+//! can repeat them and clients need not.
 //!
 //! It also enforces the rule about calls that all surfaces share: **every end has a start**, there
 //! is one of each, and nothing comes after the end. A call that ends without having been started

@@ -18,10 +18,10 @@ use turnwire_contract::{
 
 use crate::native::RunSnapshot;
 
-/// What stands in the place of a text.
+/// Replaces a text.
 pub const REDACTED: &str = "[redacted]";
 
-/// What stands in the place of arguments, which are JSON.
+/// Replaces arguments, which are JSON.
 const REDACTED_JSON: &str = r#"{"redacted":true}"#;
 
 /// Returns the event without its texts. Its seq and its time stay.

@@ -2,7 +2,7 @@
 //! their values have.
 //!
 //! What is wrong is reported and taken out, so that the rest can be read and checked further. A
-//! text is never quoted here: what stands in the wrong place may be a secret.
+//! text is never quoted here: a value under the wrong key may be a secret.
 
 use serde_json::Value as Json;
 use toml::{Table, Value};

@@ -1,7 +1,7 @@
 //! The answer, on standard output.
 //!
 //! If standard output contains only the answer, it is written unchanged, with a final newline added
-//! if it has none. If the status goes to the same place, an open line is ended before a status
+//! if it has none. If the status goes to the same terminal, an open line is ended before a status
 //! line; a newline at the start of the following text is then skipped.
 
 use std::io::{self, Write};

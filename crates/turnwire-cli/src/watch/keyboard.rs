@@ -1,9 +1,9 @@
 //! Reads from the terminal on a separate thread, so that it blocks neither the run nor Ctrl-C.
 //!
 //! While there is a question, whole lines are read, as a shell does. Between questions single keys
-//! are read, without echo: Esc and Ctrl-B, and letters if nobody takes what is typed ahead. Both ways wait with `poll`, so that a question can be
-//! withdrawn and the terminal given back at any time. Signals of the terminal stay on, so Ctrl-C
-//! is a signal here as everywhere.
+//! are read, without echo: Esc and Ctrl-B, and letters if nobody takes what is typed ahead. Both
+//! ways wait with `poll`, so that a question can be withdrawn and the terminal given back at any
+//! time. Signals of the terminal stay on, so Ctrl-C is a signal here as everywhere.
 
 use std::{
     fs::File,

@@ -150,7 +150,7 @@ pub enum ModelError {
         retry_after: Option<Duration>,
     },
     /// Not retried: every upstream of the model is at its concurrency limit, and the request has
-    /// waited for a place already.
+    /// already waited for a permit.
     #[error("the model is overloaded: {message}")]
     Overloaded {
         /// Description of the error.

@@ -1,4 +1,4 @@
-//! Observers: see what the runs of this process record, for metrics and traces.
+//! Observers of the events that the runs of this process record, for metrics and traces.
 //!
 //! An observer is told after events are durable. It cannot change, delay or fail a run: it must
 //! return at once, and one that panics is no longer told about that run.
@@ -9,7 +9,7 @@ use crate::{RecordedEvent, RunId, RunRequest};
 
 /// Observes the runs that this process executes.
 pub trait Observer: Send + Sync {
-    /// Returns what is told about one run, which this process starts or takes over.
+    /// Returns the observer of one run, which this process starts or takes over.
     fn observe(&self, run: ObservedRun<'_>) -> Box<dyn RunObserver>;
 }
 
@@ -24,18 +24,18 @@ pub struct ObservedRun<'a> {
     pub is_model_configured: bool,
     /// Labels of the tool servers in the settings that the run may use.
     pub servers: Vec<String>,
-    /// Whether a worker of the run was lost, and with it perhaps what its observers had not passed on.
+    /// Whether a worker of the run died. What its observers had not exported may be lost.
     pub was_lost: bool,
 }
 
-/// Is told about the events of one run, in their order.
+/// Observes the events of one run, in their order.
 pub trait RunObserver: Send {
-    /// An event that an earlier worker recorded. The whole journal is recalled before anything else.
+    /// Called after a takeover for each event of the earlier workers, before any other call.
     fn recall(&mut self, recorded: &RecordedEvent);
 
-    /// An event that this process recorded.
+    /// Called for each event that this process has recorded.
     fn note(&mut self, recorded: &RecordedEvent);
 
-    /// An append of this process became durable after this time.
+    /// Called when an append of this process is durable, with the time that it took.
     fn appended(&mut self, _after: Duration) {}
 }

@@ -18,10 +18,10 @@ use super::Result;
 pub trait RunRecords: Send + Sync {
     /// Stores a new run, and creates its conversation if needed. What the run
     /// [replaces](RunRequest::replaces) is superseded with it, or fails it with
-    /// [`NotFound`](StoreError::NotFound) if the conversation does not have it. A request whose key has already
-    /// created a run creates none. A store that also holds the journal writes the beginning of the
-    /// journal in the same transaction: where several workers share a store, a run must not exist
-    /// without its journal.
+    /// [`NotFound`](StoreError::NotFound) if the conversation does not have it. A request whose
+    /// idempotency key has already created a run creates none. A store that also holds the journal
+    /// writes the first events in the same transaction: where several workers share a store, a run
+    /// must not exist without its journal.
     async fn create(&self, run: NewRun) -> Result<Created>;
 
     /// Returns the run that a request with this key created, if it was created within one day
@@ -216,8 +216,8 @@ pub trait Entries: Send + Sync {
 ///   atomically, and a second call changes nothing;
 /// * the [secrets](NewRun::secrets) of a run are stored when it is created, and deleted when it ends,
 ///   atomically with both;
-/// * of all requests of one tenant with the same [key](IdempotencyKey), one creates a run and the
-///   others find it, for one day or until the run is deleted;
+/// * of all requests of one tenant with the same [idempotency key](IdempotencyKey), one creates a
+///   run and the others find it, for one day or until the run is deleted;
 /// * a tenant cannot see data of another tenant.
 pub trait RunStore: RunRecords + Conversations + Entries {}
 

@@ -1,8 +1,8 @@
 //! All appends to the journal of a run after its first events, which are stored with the run.
 //!
 //! A [`LiveRun`] is a run that this process executes. Every event goes through [`LiveRun::record`]
-//! and its siblings, which guarantee: an event is durable before anyone sees it, the state is never ahead of the
-//! journal, and a worker that lost its run finds out at its next append.
+//! and its siblings, which guarantee: an event is durable before anyone sees it, the state is never
+//! ahead of the journal, and a worker that lost its run finds out at its next append.
 //!
 //! Events recorded during an append wait and are then written in one batch (group commit). Eight
 //! tools that report at once cost one or two appends.
@@ -61,7 +61,8 @@ pub struct LiveRun {
     worked: Mutex<WorkTime>,
     paused: Notify,
     stop: CancellationToken,
-    /// Requests a handover to another worker at the next safe point.
+    /// Requests a handover: this worker stops at the next safe point, and another one claims the
+    /// run.
     leave: CancellationToken,
     /// End of the lease. `None` means the run cannot be claimed by others.
     lease_end: Option<watch::Receiver<Instant>>,
@@ -89,7 +90,7 @@ pub struct LiveRun {
 struct Committed {
     /// Seq of the last durable event.
     last: Seq,
-    /// Who is told about the events, in their order.
+    /// The observers of the run. They get the events in their order.
     observers: RunObservers,
 }
 
@@ -101,7 +102,8 @@ struct PendingBatch {
     is_over: bool,
     /// Whether another worker has the run, or may have it.
     is_relinquished: bool,
-    /// Why the journal rejected an event. Whoever records something else then clears it.
+    /// Why the journal rejected an event. Every further append fails with it, except the one that
+    /// ends the run.
     rejected: Option<String>,
     events: Vec<Arc<RecordedEvent>>,
     /// Stored together with the end event. Boxed, because few runs are about to end.
@@ -142,7 +144,8 @@ impl StoreFailure for BlobError {
     }
 }
 
-/// The first reader of a run in this process, which sees a tool's start before the tool runs.
+/// The first reader of a run: the client that started it, if it streams the run from this process.
+/// A tool starts only after this reader has seen its start, or after a grace period.
 #[derive(Debug)]
 pub struct FirstReader {
     seen: watch::Receiver<Seq>,
@@ -228,7 +231,7 @@ impl LiveRun {
         self
     }
 
-    /// Attaches what observers are told through.
+    /// Attaches the observers of the run.
     pub(crate) fn observed_by(mut self, observers: RunObservers) -> Self {
         self.committed.get_mut().observers = observers;
         self

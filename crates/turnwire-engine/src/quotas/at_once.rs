@@ -1,8 +1,8 @@
 //! Runs at once, over all servers of a store.
 //!
 //! A process knows exactly how many runs it executes. How many the others have is counted in the
-//! store, where a run is active until it ends, whoever executes it: so a run whose server was killed
-//! still counts. The count of the others is as old as all counts of others.
+//! store, where a run is active until it ends, whoever executes it: so a run whose server was
+//! killed still counts. That count may be slightly outdated, like all counts of other processes.
 
 use std::{
     collections::HashMap,
@@ -58,7 +58,7 @@ pub struct RunSlot {
 
 type Levels = HashMap<UsageSubject, Level>;
 
-/// Where limits stand.
+/// How much of each limit is used.
 fn statuses(levels: &mut Levels, limits: &[(UsageSubject, u64)]) -> Vec<QuotaStatus> {
     let status = |(subject, max): &(UsageSubject, u64)| {
         let level = levels.entry(subject.clone()).or_default();
@@ -134,7 +134,7 @@ impl Quotas {
         self.read_unknown_runs(&self.run_limits(users)).await;
     }
 
-    /// Where the limits of `users` stand, as far as is known.
+    /// How much of the limits of `users` is used, as far as this process knows.
     pub(super) fn known_runs(&self, users: &QuotaSubjects) -> Vec<QuotaStatus> {
         statuses(&mut lock(&self.running.levels), &self.run_limits(users))
     }

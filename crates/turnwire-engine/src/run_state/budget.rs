@@ -2,8 +2,8 @@
 //!
 //! Every further turn of a run follows tool calls, so the question is an approval request on a call
 //! of the turn, which every surface can show and answer. It comes before anything of the turn is
-//! executed, and until it is answered nothing is. A yes holds for that budget until the run ends. A
-//! no ends the run.
+//! executed, and until it is answered nothing is. An approval is valid for that budget until the
+//! run ends. A denial ends the run.
 
 use turnwire_contract::{
     ApprovalAnswer, Approvals, BudgetScope, BudgetUse, CallId, Decision, Event, FirstCall,

@@ -1,4 +1,5 @@
-//! Calls whose outcome is unknown, and the person who settles them.
+//! Calls whose outcome is unknown. A person settles such a call: says what it returned, has it
+//! executed again, or gives it up.
 //!
 //! A tool that acts once must not be repeated just because its worker died or its connection broke.
 //! The model is told so, or, if the run says so, a person is asked first: by a question on the call

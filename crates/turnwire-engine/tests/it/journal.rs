@@ -143,7 +143,7 @@ async fn a_lost_journal_ends_the_run() {
     assert!(matches!(journal, Err(JournalError::Unavailable(_))), "it has no end to wait for");
 }
 
-/// A run whose beginning cannot be recorded is refused, and its conversation is free again.
+/// A run whose first events cannot be recorded is refused, and its conversation is free again.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_cannot_begin_leaves_its_conversation_free() {
     let log = SlowLog::watched_by(Pace { fails_after: Some(0), ..Pace::default() });

@@ -5,8 +5,8 @@
 //! request with `resume` goes on. The protocol has no way to resume a stream or to cancel a run;
 //! both are here.
 //!
-//! * [`input`] is the request, [`messages`] its messages and what is new in them, [`message_references`] what is
-//!   kept of them for the client;
+//! * [`input`] is the request, [`messages`] its messages and what is new in them,
+//!   [`message_references`] how those are stored that the client gets back;
 //! * [`run`] starts a run, [`answers`] answers interrupts, [`thread`] finds conversations and runs;
 //! * [`stream`] sends the events, [`resume`] sends the rest of them.
 

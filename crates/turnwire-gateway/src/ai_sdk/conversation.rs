@@ -127,8 +127,9 @@ impl Chat {
     }
 }
 
-/// Position of the user message `input`, which is the `n`th of the page. A page that does not send all
-/// of its messages counts wrong, so the same message is looked for first where it should be.
+/// Position of the user message `input`, which is the `n`th of the page. A page that does not send
+/// all of its messages counts wrong, so the last message that is the same is used then. If none is,
+/// the message was edited, and the position is taken as it is.
 fn position_of(entries: &[Entry], n: usize, input: &Item) -> Option<usize> {
     let is_users = |item: &Item| matches!(item, Item::Message { role: Role::User, .. });
     let positions = entries.iter().enumerate().filter(|(_, entry)| is_users(&entry.item));

@@ -1,9 +1,9 @@
 //! `POST /v1/chat/completions`: the other dialect of the official clients.
 //!
-//! A request is translated into one of the Responses API and takes the same road from there. What
-//! differs is the projection, and that this dialect has no way back to a run: there is nothing to
-//! resume, no person can answer an approval in the next request, and a stream that must end early
-//! ends with an error.
+//! A request is translated into one of the Responses API and handled like one. What differs is the
+//! projection, and that a client of this dialect cannot return to a run: it cannot resume a stream,
+//! no person can answer an approval in the next request, and a stream that must end early ends with
+//! an error.
 
 mod field_names;
 mod messages;

@@ -114,7 +114,7 @@ pub(super) async fn create(
 
 /// How a response is created.
 pub(crate) struct CreateOptions {
-    /// The first reader of the run, and the key of the request.
+    /// The first reader of the run, and the idempotency key of the request.
     pub(crate) start: StartOptions,
     /// Whether the run is kept after its end.
     pub(crate) stores: bool,

@@ -18,8 +18,8 @@ use crate::{
     secret::Secret,
 };
 
-/// Prefix of encrypted content that is encrypted reasoning of this API. It excludes content of other providers
-/// after a conversation changes its model.
+/// Prefix of the encrypted content of this API. It excludes content of other providers after a
+/// conversation changes its model.
 const ENCRYPTED_PREFIX: &str = "openai.encrypted:";
 
 /// Settings of the adapter.

@@ -92,7 +92,8 @@ impl Turn {
         self.part(ModelPart::Usage(usage))
     }
 
-    /// Adds any part, for cases without a method: encrypted content, annotations, interleaved calls.
+    /// Adds any part, for cases without a method: encrypted content, annotations, interleaved
+    /// calls.
     pub fn part(mut self, part: ModelPart) -> Self {
         match &part {
             ModelPart::CallStarted { key, .. } => {

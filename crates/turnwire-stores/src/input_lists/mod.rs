@@ -1,4 +1,4 @@
-//! Long requests, stored once for all that begin alike.
+//! Deduplication of long requests: a common prefix of several requests is stored once.
 //!
 //! A client that keeps a conversation itself sends all of it with every turn: its instructions, its
 //! tools, and every message so far. Of a request whose such parts take [`SHARED_FROM`] bytes or more,
@@ -9,10 +9,11 @@
 //! they are the same for many conversations, and may change within one. The rest of the request is
 //! stored with the run and with the first event of its journal, next to these IDs.
 //!
-//! A list is there as long as a run has it or another list continues it ([`rows`]). If contents are
-//! encrypted, so are lists, and the hash has a key: an ID does not tell what is in a list.
+//! A list is stored as long as a run refers to it or another list continues it ([`rows`]). If
+//! contents are encrypted, so are lists, and the hash has a key: an ID does not tell what is in a
+//! list.
 //!
-//! Nothing outside this crate knows of lists: whoever reads a request gets all of it.
+//! Lists are internal to this crate: a request is always returned whole.
 
 mod rows;
 
@@ -32,8 +33,8 @@ use crate::{database::DatabaseError, failures::encode, sealing::DataKey};
 /// Requests that have fewer bytes to share are stored whole.
 pub(crate) const SHARED_FROM: usize = 4 * 1024;
 
-/// Texts and lists of [`RunRequest::surface_data`] of at least this many bytes are in the preamble, with the
-/// instructions and the tools that they repeat.
+/// Texts and lists of [`RunRequest::surface_data`] of at least this many bytes are in the preamble,
+/// with the instructions and the tools that they repeat.
 const LONG_SURFACE_DATA: usize = 512;
 
 /// Key of the hash, if contents are not encrypted.

@@ -1,9 +1,9 @@
-//! The key of a tenant, and how a stored value looks that it has encrypted.
+//! The data key of a tenant, and the format of the values that it encrypts.
 //!
-//! A text becomes `~1:`, the ID of the key, `:`, the nonce and the ciphertext in base64. JSON does not
-//! begin with `~`, so a column of JSON says by itself whether it is encrypted. Bytes begin with one
-//! that UTF-8 never has. The place of a value is authenticated with it: a ciphertext that was moved to
-//! another row, column or tenant is refused.
+//! A text becomes `~1:`, the ID of the key, `:`, the nonce and the ciphertext in base64. JSON does
+//! not begin with `~`, so a column of JSON says by itself whether it is encrypted. Bytes begin with
+//! one that UTF-8 never has. The column and row of a value are the associated data of its
+//! encryption (AEAD): a ciphertext that was moved to another row, column or tenant is refused.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ const PURPOSE: &str = "turnwire stored values 1";
 /// The keys of list IDs are derived from them for this purpose.
 const LIST_IDS: &str = "turnwire input list ids 1";
 
-/// Where a value is stored.
+/// Where a value is stored: the associated data of its encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place<'a> {
     column: &'static str,

@@ -83,7 +83,7 @@ pub(crate) struct Append {
     pub(crate) key: Option<Arc<DataKey>>,
 }
 
-/// The row of a new run that has no conversation, continues no run and has no key.
+/// The row of a new run that has no conversation, continues no run and has no idempotency key.
 #[derive(Debug)]
 pub(crate) struct NewRunRow {
     pub(crate) created_at: i64,

@@ -22,7 +22,7 @@ async fn postgres_keeps_the_promises_of_a_run_store() {
     conformance::run_store::check(&Backend::postgres().store().await).await;
 }
 
-/// C7: a run is there with the beginning of its journal, or not at all, whatever it has to do
+/// C7: a run is there with the first events of its journal, or not at all, whatever it has to do
 /// with others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_there_with_its_journal_or_not_at_all() {

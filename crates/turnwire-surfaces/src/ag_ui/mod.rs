@@ -10,7 +10,7 @@
 //! client has of the thread, for the snapshot after a withdrawn turn; `origin` is what the request
 //! said, kept in the journal.
 //!
-//! What clients punish, and this surface therefore never does:
+//! What this surface guarantees, because clients fail otherwise:
 //!
 //! * no field is ever `null`; an absent value is left out;
 //! * a run is not finished while a text, a reasoning, a call or a step is open;

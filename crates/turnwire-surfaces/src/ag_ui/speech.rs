@@ -131,7 +131,7 @@ impl Speech {
         }
     }
 
-    /// Closes a reasoning. One that nothing was sent of has only encrypted content for the provider, and is not
+    /// Closes a reasoning. One without text has only encrypted content for the provider, and is not
     /// shown.
     pub(super) fn finish_reasoning(
         &mut self,

@@ -3,7 +3,7 @@
 //! This dialect knows one answer of one model, and calls that the client executes. So the turns of
 //! a run become one message: their texts follow each other, with a blank line between two turns,
 //! and the calls that the server executes are not shown. With the profile `extended` the events of
-//! these calls ride on chunks of their own, in the field `turnwire`.
+//! these calls are sent in chunks of their own, in the field `turnwire`.
 //!
 //! Nothing can be taken back in this dialect. If a worker fails during a turn, the text that it
 //! streamed stays, and the text of the turn that replaces it follows after a blank line; the

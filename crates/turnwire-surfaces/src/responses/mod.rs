@@ -6,10 +6,10 @@
 //! * [`event`] has the frames of the stream, [`item`] the output items, and [`response`] the
 //!   response object;
 //! * [`projection`] turns events into frames. Messages and reasoning are in `speech`, calls in
-//!   `tools`, their ends in `finished_calls`, tool listings in `discovery`, and outcomes of calls in
-//!   `outcome`;
+//!   `tools`, their ends in `finished_calls`, tool listings in `discovery`, and outcomes of calls
+//!   in `outcome`;
 //! * [`input`] lists a conversation as items, [`ids`] translates the IDs of runs and approval
-//!   requests, and [`surface_data`] has the parts of a request that the response object repeats.
+//!   requests, and [`surface_data`] has the fields of a request that the response object repeats.
 //!
 //! There are two [`Profile`]s. The strict one has official event types only, because some official
 //! clients throw on any other; the extended one adds our own events and omits nothing.

@@ -11,9 +11,10 @@ pub(super) struct ShownCall {
     pub(super) name: String,
     pub(super) kind: ToolKind,
     pub(super) server: Option<String>,
-    /// Index of its item; `None` if there is no item yet.
+    /// Index of its item in the output; `None` if there is no item yet.
     pub(super) output_index: Option<usize>,
-    /// Index of its approval request, if it was handed back.
+    /// Output index of its approval request, if the run ended with it
+    /// ([`Approvals::HandBack`](turnwire_contract::Approvals::HandBack)).
     pub(super) asked_at: Option<usize>,
     /// The budget that its approval request is about.
     pub(super) budget: Option<BudgetScope>,

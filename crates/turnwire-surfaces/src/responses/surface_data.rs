@@ -1,9 +1,10 @@
 //! The fields of a response that repeat its request.
 //!
-//! The gateway puts these keys of the request into `RunRequest::surface_data`, in wire format and with
-//! defaults filled in; only this surface reads them. Missing ones are derived from the rest of the
-//! request, so that a run of another surface can be read as a response too. Secrets
-//! (`authorization` and `headers` of a server) must not be put in: surface data is recorded and shown.
+//! The gateway puts these keys of the request into `RunRequest::surface_data`, in wire format and
+//! with defaults filled in; only this surface reads them. Missing ones are derived from the rest of
+//! the request, so that a run of another surface can be read as a response too. Secrets
+//! (`authorization` and `headers` of a server) must not be put in: surface data is stored in the
+//! journal and shown to clients.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

@@ -1,8 +1,9 @@
 //! Search in uploaded files.
 //!
-//! [`FileSearch`] is the tool. A [`Library`] stores the files and finds chunks. An [`Indexer`] indexes files in the background: `text` detects the type, `pdf`
-//! extracts text from PDFs, `chunking` splits the text, and a [`DefaultAnalyzer`] computes the
-//! `words` and, with `embeddings`, the vectors.
+//! [`FileSearch`] is the tool. A [`Library`] stores the files and finds chunks. An [`Indexer`]
+//! indexes files in the background: `text` detects the type, `pdf` extracts text from PDFs,
+//! `chunking` splits the text, and a [`DefaultAnalyzer`] computes the `words` and, with
+//! `embeddings`, the vectors.
 
 mod analyzer;
 mod chunking;

@@ -21,7 +21,7 @@ use turnwire_contract::{SecretText, ServerSecrets};
 use super::options::{Grant, McpServerOptions, McpTransport};
 use crate::{secret::is_secret_name, sync::lock};
 
-/// What stands in the place of a secret.
+/// Replaces a secret.
 const REPLACEMENT: &str = "[secret]";
 /// Minimum length of a secret that is replaced. Shorter texts occur in other meanings.
 const MIN_LENGTH: usize = 8;

@@ -29,7 +29,8 @@ const STREAMS: usize = 12;
 const MAX_DETECTION_TIME: Duration = Duration::from_secs(5);
 /// How long a new request may take to be rejected.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Outages of at least this length must show a comment on every stream: two of the keep-alive interval.
+/// Outages of at least this length must show a keep-alive comment on every stream: it is two
+/// intervals.
 const MAX_COMMENT_INTERVAL: Duration = Duration::from_secs(32);
 
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,8 @@
-//! The fields of a response that repeat its request.
+//! The fields of a response that repeat its request: the surface data of the Responses API.
 //!
 //! Clients read their own settings from every response, so all keys are present, with the default
-//! if the request has none. Secrets are never repeated: of each tool only keys are repeated that are
-//! known to contain none.
+//! if the request has none. Secrets are never repeated: of each tool only keys are repeated that
+//! are known to contain none.
 
 use serde_json::{Map, Value, json};
 use turnwire_surfaces::responses::surface_data::IGNORED;
