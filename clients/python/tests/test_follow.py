@@ -84,7 +84,7 @@ class Follow(unittest.IsolatedAsyncioTestCase):
             with self.assertRaisesRegex(ConnectionLostError, "not an event stream"):
                 await every(turnwire.follow_run("run_1"))
 
-    async def test_a_silent_connection_is_replaced_and_heartbeats_keep_one(self):
+    async def test_a_silent_connection_is_replaced_and_keep_alives_keep_one(self):
         async def answer(request, writer, n):
             stream(writer, frame(n))
             if n == 1:

@@ -57,7 +57,7 @@ class Turnwire:
         max_silence: float = 45.0,
     ) -> None:
         """`base_url` is the address of the server, such as `http://127.0.0.1:7878`. A stream without
-        a byte for `max_silence` seconds is broken; the server sends a heartbeat every 15 seconds.
+        a byte for `max_silence` seconds is broken; the server sends a comment every 15 seconds.
         """
         self._client = http_client or httpx.AsyncClient()
         self._owns_client = http_client is None

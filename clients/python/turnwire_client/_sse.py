@@ -60,7 +60,7 @@ class SseParser:
     def _read(self, line: str) -> None:
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
-        # A line that starts with a colon is a comment: the heartbeat of the server.
+        # A line that starts with a colon is a comment: the keep-alive of the server.
         if field == "data":
             self._data.append(value)
         elif field == "id":

@@ -17,7 +17,7 @@ export interface ConnectionOptions extends RetryOptions {
   /** Used instead of the global `fetch`. */
   fetch?: typeof fetch;
   /**
-   * A stream without a byte for this long is broken, in milliseconds. The server sends a heartbeat
+   * A stream without a byte for this long is broken, in milliseconds. The server sends a keep-alive
    * every 15 seconds. Default: 45000.
    */
   maxSilenceMs?: number;

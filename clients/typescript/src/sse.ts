@@ -55,7 +55,7 @@ export class SseParser {
       return;
     }
     const colon = line.indexOf(":");
-    // A line that starts with a colon is a comment: the heartbeat of the server.
+    // A line that starts with a colon is a comment: the keep-alive of the server.
     if (colon === 0) return;
     const field = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);

@@ -121,7 +121,7 @@ test("a connection that is dead every time is given up", async (t) => {
   await assert.rejects(all(client(url, { maxSilenceMs: 300 }).followRun("run_1")), isGivenUp);
 });
 
-test("heartbeats keep a silent connection", async (t) => {
+test("keep-alives keep a silent connection", async (t) => {
   const { url, requests } = await fakeServer(t, (_, response) => {
     streamOf(response, [frame(1)], { end: false });
     const beat = setInterval(() => response.write(": ping\n"), 50);
