@@ -16,7 +16,7 @@ const ARGUMENT_PIECE: usize = 5;
 #[derive(Debug, Clone, Default)]
 pub struct Turn {
     steps: Vec<Step>,
-    turn_end: TurnEnd,
+    end: TurnEnd,
     next_key: u32,
     told_usage: bool,
 }
@@ -30,7 +30,7 @@ impl Turn {
     /// Creates a turn that fails before the stream starts, as when the provider rejects the
     /// request.
     pub fn fails(error: ModelError) -> Self {
-        Self { turn_end: TurnEnd::BeforeTheStream(error), ..Self::default() }
+        Self { end: TurnEnd::BeforeTheStream(error), ..Self::default() }
     }
 
     /// Adds a text in one part.
@@ -100,7 +100,7 @@ impl Turn {
                 self.next_key = self.next_key.max(key.saturating_add(1));
             }
             ModelPart::Usage(_) => self.told_usage = true,
-            ModelPart::Finished(_) => self.turn_end = TurnEnd::Silent,
+            ModelPart::Finished(_) => self.end = TurnEnd::Silent,
             _ => {}
         }
         self.step(Step::Say(part))
@@ -108,12 +108,12 @@ impl Turn {
 
     /// Ends at the maximum length.
     pub fn length_cut(self) -> Self {
-        self.turn_end(TurnEnd::Finished(Finish::Length))
+        self.end(TurnEnd::Finished(Finish::Length))
     }
 
     /// Ends by the content filter.
     pub fn content_filter(self) -> Self {
-        self.turn_end(TurnEnd::Finished(Finish::ContentFilter))
+        self.end(TurnEnd::Finished(Finish::ContentFilter))
     }
 
     /// Ends with a broken stream.
@@ -123,18 +123,18 @@ impl Turn {
 
     /// Ends with an error after the output.
     pub fn ends_with(self, error: ModelError) -> Self {
-        self.turn_end(TurnEnd::Error(error))
+        self.end(TurnEnd::Error(error))
     }
 
     /// Ends without a finish, which violates the contract of a model.
     pub fn ends_silently(self) -> Self {
-        self.turn_end(TurnEnd::Silent)
+        self.end(TurnEnd::Silent)
     }
 
     pub(super) fn into_steps(self, prompt: &Prompt) -> Result<VecDeque<Step>, ModelError> {
         let default_usage = (!self.told_usage).then(|| self.usage_by_words(prompt));
         let mut steps = VecDeque::from(self.steps);
-        let finish = match self.turn_end {
+        let finish = match self.end {
             TurnEnd::BeforeTheStream(error) => return Err(error),
             TurnEnd::Error(error) => {
                 steps.push_back(Step::Fail(error));
@@ -168,8 +168,8 @@ impl Turn {
         self
     }
 
-    fn turn_end(mut self, turn_end: TurnEnd) -> Self {
-        self.turn_end = turn_end;
+    fn end(mut self, end: TurnEnd) -> Self {
+        self.end = end;
         self
     }
 
