@@ -68,7 +68,7 @@ impl ApiKey {
 /// * a tenant, where one is given, bounds what is listed and changed.
 #[async_trait]
 pub trait ApiKeys: Send + Sync {
-    /// Stores a new key. Fails with [`Rejected`](StoreError::Rejected) if the tenant has
+    /// Stores a new key. Fails with [`Rejected`](crate::StoreError::Rejected) if the tenant has
     /// [`MAX_API_KEYS`] valid keys.
     async fn create_key(&self, key: ApiKey) -> Result<()>;
 

@@ -213,8 +213,8 @@ pub trait WebhookOutbox: Send + Sync {
     ) -> Result<bool>;
 
     /// Lists the deliveries of a tenant by time of creation, the newest first unless the query says
-    /// otherwise. Fails with [`NotFound`](StoreError::NotFound) if it names a delivery that is not
-    /// there.
+    /// otherwise. Fails with [`NotFound`](crate::StoreError::NotFound) if it names a delivery that
+    /// is not there.
     async fn deliveries(
         &self,
         tenant: &TenantId,
