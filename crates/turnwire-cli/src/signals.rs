@@ -54,8 +54,8 @@ impl Signals {
 }
 
 /// The received `SIGHUP`s, as requests to reload, or from a closed terminal. After
-/// [`listen`](HangupSignals::listen) they no longer end the process. Several that are not handled yet
-/// count as one.
+/// [`listen`](HangupSignals::listen) they no longer end the process. Several that are not handled
+/// yet count as one.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct HangupSignals(tokio::signal::unix::Signal);

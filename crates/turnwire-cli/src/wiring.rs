@@ -1,4 +1,5 @@
-//! Composition of models, tools and stores. With its folder, the only place that names the adapters.
+//! Composition of models, tools and stores. With its folder, the only place that names the
+//! adapters.
 //!
 //! The first settings and those of a reload take the same way: all that can change is prepared, and
 //! put in force together once nothing can go wrong any more.
@@ -90,8 +91,8 @@ pub(crate) struct Gateway {
     pub(crate) replaceable: Replaceable,
 }
 
-/// Builds the gateway. Opens its store, and starts nothing else. `reloads` takes requests to read the
-/// settings again, if they can be.
+/// Builds the gateway. Opens its store, and starts nothing else. `reloads` takes requests to read
+/// the settings again, if they can be.
 pub(crate) async fn gateway(
     settings: &ServeSettings,
     reloads: Option<ReloadCalls>,

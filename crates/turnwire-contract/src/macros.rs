@@ -1,6 +1,7 @@
 //! Macros that all crates use.
 
-/// Declares an enum of words: `ALL`, `as_str`, `Display` and the names for serde come from one list.
+/// Declares an enum of words: `ALL`, `as_str`, `Display` and the names for serde come from one
+/// list.
 ///
 /// A variant in an `else` stands for all words of later versions. It is not among `ALL`.
 #[doc(hidden)]

@@ -1,8 +1,8 @@
 //! Trace context: where a run belongs in a distributed trace.
 //!
 //! The IDs of the spans of a run are hashes of what the journal says: the ID of the run, the number
-//! of a turn, the ID of a call. So whoever executes the run, now or after a takeover, passes the same
-//! IDs on to models and tools, and exports the same spans, without storing one.
+//! of a turn, the ID of a call. So whoever executes the run, now or after a takeover, passes the
+//! same IDs on to models and tools, and exports the same spans, without storing one.
 //!
 //! The format is that of W3C Trace Context, level 1.
 
@@ -183,8 +183,8 @@ impl RunTrace {
         self.span(&["run"])
     }
 
-    /// The span of a turn. A turn that is repeated after a takeover is another one, so `attempt`, the
-    /// number of workers so far, is part of it.
+    /// The span of a turn. A turn that is repeated after a takeover is another one, so `attempt`,
+    /// the number of workers so far, is part of it.
     pub fn turn_span(&self, turn: u32, attempt: u32) -> SpanId {
         self.span(&["turn", &turn.to_string(), &attempt.to_string()])
     }

@@ -56,8 +56,8 @@ impl Access {
     }
 }
 
-/// What not everybody may use, in addition to what tool servers decide themselves. Everybody may use
-/// what is not in it.
+/// What not everybody may use, in addition to what tool servers decide themselves. Everybody may
+/// use what is not in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccessRules {
     /// Models by name.

@@ -1,8 +1,10 @@
-//! Statistics of the calls of configured tool servers: how many, how many failed, how long they took.
+//! Statistics of the calls of configured tool servers: how many, how many failed, how long they
+//! took.
 //!
 //! They are counters of this process: they cover its last 24 hours and no other worker. A list of
-//! servers is read every few seconds, and must not read journals for it. Everything is bounded: half
-//! hours of a day per server, the last durations per server and tool, and the number of servers.
+//! servers is read every few seconds, and must not read journals for it. Everything is bounded:
+//! half hours of a day per server, the last durations per server and tool, and the number of
+//! servers.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},

@@ -8,9 +8,9 @@
 //!
 //! Such a run has a journal like any other, and its client reads a projection of it. But it has one
 //! reader, the client that asked for it: nobody else finds the run by its ID, in a list or on
-//! another worker. So an event is forgotten when it is read, and what a slow reader has not read yet
-//! is joined, because nobody has seen where one delta ends and the next begins. A shutdown cannot
-//! hand the run over, and waits for it as long as it waits for tools.
+//! another worker. So an event is forgotten when it is read, and what a slow reader has not read
+//! yet is joined, because nobody has seen where one delta ends and the next begins. A shutdown
+//! cannot hand the run over, and waits for it as long as it waits for tools.
 
 use std::{
     collections::VecDeque,

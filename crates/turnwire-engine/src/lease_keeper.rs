@@ -8,8 +8,8 @@
 //! The store records who holds the lease of a run, and the journal records who appends. The two can
 //! disagree: a worker that stalls during a takeover may append to a run that has been claimed by
 //! another. So a worker releases every run it drops. If the release fails, or the response to a
-//! claim is lost, the leases in the store are compared with the runs executed here. A live worker must
-//! not hold the lease of a run that it does not execute.
+//! claim is lost, the leases in the store are compared with the runs executed here. A live worker
+//! must not hold the lease of a run that it does not execute.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -146,8 +146,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Marks the run as executed here, before the store records the lease. Returns `None` if the store is
-    /// not shared.
+    /// Marks the run as executed here, before the store records the lease. Returns `None` if the
+    /// store is not shared.
     pub(crate) fn track_local_run(&self, run_id: &RunId) -> Option<LocalRunGuard> {
         self.0.parts.workers.is_durable().then(|| self.0.leases.track(run_id))
     }

@@ -37,7 +37,8 @@ impl Runs {
         statuses
     }
 
-    /// Returns the tools of a server of the settings that the principal may use, if they are cached.
+    /// Returns the tools of a server of the settings that the principal may use, if they are
+    /// cached.
     pub fn known_server_tools(
         &self,
         who: Principal<'_>,
@@ -47,8 +48,8 @@ impl Runs {
         Some(self.access().admitted(who, label, tools))
     }
 
-    /// Returns the tools of a server of the settings that the principal may use, and asks the server if
-    /// they are not cached.
+    /// Returns the tools of a server of the settings that the principal may use, and asks the
+    /// server if they are not cached.
     pub async fn server_tools(
         &self,
         who: Principal<'_>,

@@ -165,8 +165,8 @@ pub(crate) struct FixedParts {
 }
 
 impl FixedParts {
-    /// Whether the store of the runs is their journal and their blob store as well, and so deletes all
-    /// of a run at once.
+    /// Whether the store of the runs is their journal and their blob store as well, and so deletes
+    /// all of a run at once.
     fn are_one_store(&self) -> bool {
         let store = Arc::as_ptr(&self.store);
         ptr::addr_eq(store, Arc::as_ptr(&self.journal))
@@ -289,8 +289,8 @@ impl Runs {
         &self.0.parts.servers
     }
 
-    /// Returns the configured model names that the principal may use. Other names use `any_model`, if
-    /// set.
+    /// Returns the configured model names that the principal may use. Other names use `any_model`,
+    /// if set.
     pub fn model_names(&self, who: Principal<'_>) -> Vec<String> {
         let settings = self.settings();
         let names = settings.models.keys();
@@ -553,8 +553,8 @@ pub struct StartOptions {
     /// Idempotency key of the request.
     pub idempotency_key: Option<IdempotencyKey>,
     /// Whether nobody can ask for the run once its client is gone: it is cancelled then, and cannot
-    /// be retrieved. If it also has no tools to execute, it is kept in memory only, and nobody finds
-    /// it by its ID.
+    /// be retrieved. If it also has no tools to execute, it is kept in memory only, and nobody
+    /// finds it by its ID.
     pub is_ephemeral: bool,
     /// Dropped when this process stops executing the run, for example a concurrency permit.
     pub permit: Option<Arc<dyn Any + Send + Sync>>,

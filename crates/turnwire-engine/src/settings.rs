@@ -1,5 +1,5 @@
-//! What can be replaced while runs are at work: models, tools, who may use them, approval policy and
-//! quotas.
+//! What can be replaced while runs are at work: models, tools, who may use them, approval policy
+//! and quotas.
 //!
 //! A reload replaces all of it at once, so that nobody sees half of it. What a run has read at its
 //! start stays the same until it ends. Only its model and its access follow: each turn asks what
@@ -49,8 +49,8 @@ impl EngineSettings {
         self.access.admits_model(who, name, is_configured)
     }
 
-    /// Whether a provider has `name` for a model that the principal may not use: names that are passed on
-    /// must not be a way around it.
+    /// Whether a provider has `name` for a model that the principal may not use: names that are
+    /// passed on must not be a way around it.
     fn is_forbidden_elsewhere(&self, who: Principal<'_>, name: &str) -> bool {
         let means_it = |(named, model): &(&String, &Arc<dyn Model>)| {
             model.upstream_model(named) == name && !self.may_use_model(who, named)

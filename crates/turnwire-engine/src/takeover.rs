@@ -66,8 +66,8 @@ impl Runs {
             Err(error) => error,
         };
         warn!(%run_id, %error, n_failed = abandoned.n_failed_takeovers, "takeover failed");
-        // A store that comes back lets another takeover end the run properly: what was open is closed,
-        // and the conversation gets its entries.
+        // A store that comes back lets another takeover end the run properly: what was open is
+        // closed, and the conversation gets its entries.
         if !is_passing(&error) && self.is_cancelled(run_id).await.unwrap_or(false) {
             return self.force_end(&abandoned, RunOutcome::Cancelled).await;
         }
@@ -109,8 +109,8 @@ impl Runs {
         Ok(pending_commands.iter().any(|left| left.command == RunCommand::Cancel))
     }
 
-    /// Leaves a run to a worker that has the key of its tenant. Nothing of it can be read here, so a
-    /// run that is to be cancelled is ended without.
+    /// Leaves a run to a worker that has the key of its tenant. Nothing of it can be read here, so
+    /// a run that is to be cancelled is ended without.
     async fn leave_encrypted(&self, abandoned: &AbandonedRun, why: &str) {
         let run_id = &abandoned.run_id;
         if self.is_cancelled(run_id).await.unwrap_or(false) {

@@ -33,8 +33,8 @@ impl ListedTool {
 }
 
 impl Runs {
-    /// Returns the tools of a server that the principal may use, as far as they are known. Nothing is
-    /// pinned by looking.
+    /// Returns the tools of a server that the principal may use, as far as they are known. Nothing
+    /// is pinned by looking.
     pub async fn known_tools(&self, who: Principal<'_>, label: &str) -> Vec<ListedTool> {
         let policy = &self.settings().policy;
         let tools = self.known_server_tools(who, label).unwrap_or_default();

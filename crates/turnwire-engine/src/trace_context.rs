@@ -1,7 +1,8 @@
 //! The trace context that models and tools receive.
 //!
-//! If this process records spans, it is that of the span of the turn or call. Otherwise the context of
-//! the request is passed on as it came, so that the trace of the caller goes on behind this server.
+//! If this process records spans, it is that of the span of the turn or call. Otherwise the context
+//! of the request is passed on as it came, so that the trace of the caller goes on behind this
+//! server.
 
 use turnwire_contract::{CallId, RunTrace, SpanId, ToolKind, TraceContext};
 

@@ -1,8 +1,8 @@
 //! The access log: one line per request, when its response begins.
 //!
-//! It is written at the level `info` of the target `turnwire::access`, and at `warn` if the server is
-//! at fault, so a log of warnings has only these. Keys and tokens are not in it: the path of a share
-//! link is its pattern, and queries are left out, because clients put anything there.
+//! It is written at the level `info` of the target `turnwire::access`, and at `warn` if the server
+//! is at fault, so a log of warnings has only these. Keys and tokens are not in it: the path of a
+//! share link is its pattern, and queries are left out, because clients put anything there.
 
 use std::{
     sync::{Arc, OnceLock},

@@ -1,8 +1,8 @@
 //! What people say to a run in progress: approvals, replies to the questions of tools, and that
 //! they want it to end.
 //!
-//! Every surface passes it on here, so that answers need the scope `approve` on each, and everything
-//! is recorded with who said it.
+//! Every surface passes it on here, so that answers need the scope `approve` on each, and
+//! everything is recorded with who said it.
 
 use axum::http::StatusCode;
 use tracing::warn;

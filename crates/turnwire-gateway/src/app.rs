@@ -277,8 +277,8 @@ impl App {
         ApiError::bad_request("missing_required_parameter", message).about("model")
     }
 
-    /// The tools of the settings that the caller may use. File search is not among them: it needs vector stores that a
-    /// request names.
+    /// The tools of the settings that the caller may use. File search is not among them: it needs
+    /// vector stores that a request names.
     pub(crate) fn own_tools(&self, caller: &Caller) -> Vec<Arc<ToolSpec>> {
         let tools = self.runs().tools_for(caller.principal());
         tools.into_iter().filter(|spec| spec.kind != ToolKind::FileSearch).collect()

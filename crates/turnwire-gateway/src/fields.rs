@@ -1,7 +1,7 @@
 //! Reads the fields of a JSON object, and reports the exact path of an invalid one.
 //!
-//! Every reader treats `null` as absent, as official clients send it. [`FieldTracker`] tracks fields that
-//! are never read.
+//! Every reader treats `null` as absent, as official clients send it. [`FieldTracker`] tracks
+//! fields that are never read.
 
 use std::ops::RangeInclusive;
 

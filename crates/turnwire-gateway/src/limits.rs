@@ -173,6 +173,7 @@ pub(crate) fn limit_of(code: &str) -> Option<&'static str> {
     Some(limit)
 }
 
-/// Response extension with the setting of the limit that was reached, for the layer that counts limits.
+/// Response extension with the setting of the limit that was reached, for the layer that counts
+/// limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LimitReached(pub(crate) &'static str);

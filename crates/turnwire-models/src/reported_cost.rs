@@ -1,7 +1,8 @@
 //! What a provider says that an answer cost, in billionths.
 //!
-//! `OpenRouter` reports `usage.cost` with every answer, and `LiteLLM` does if it is told to. Numbers
-//! are read by their decimal digits: 0.1 is a tenth, and not the binary fraction next to it.
+//! `OpenRouter` reports `usage.cost` with every answer, and `LiteLLM` does if it is told to.
+//! Numbers are read by their decimal digits: 0.1 is a tenth, and not the binary fraction next to
+//! it.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -43,7 +44,8 @@ fn nanos_of(cost: &Value) -> Option<u64> {
     decimal_nanos(&number.to_string())
 }
 
-/// Reads a number that is not negative, such as `0.00014` or `1.4e-4`, and rounds it to a billionth.
+/// Reads a number that is not negative, such as `0.00014` or `1.4e-4`, and rounds it to a
+/// billionth.
 fn decimal_nanos(text: &str) -> Option<u64> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

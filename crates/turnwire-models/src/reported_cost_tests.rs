@@ -48,7 +48,8 @@ fn absurd_costs_are_ignored() {
     assert_eq!(decimal_nanos("1e99999999999999999999"), None);
 }
 
-/// With a key of the operator, the gateway's fee is charged beside what the provider behind it charges.
+/// With a key of the operator, the gateway's fee is charged beside what the provider behind it
+/// charges.
 #[test]
 fn both_charges_of_an_own_key_are_counted() {
     let usage = |is_byok: Value| {

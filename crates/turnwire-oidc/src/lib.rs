@@ -1,11 +1,12 @@
 //! Verifies the tokens of an `OpenID` Connect provider.
 //!
-//! The provider is known by its issuer alone: where its keys are is discovered, and keys are fetched
-//! when they are needed and again while they are used (`keys`), so that a provider can rotate them.
-//! What a valid token means to Turnwire is up to the operator: which claim has the tenant, and which
-//! one the scopes (`claims`).
+//! The provider is known by its issuer alone: where its keys are is discovered, and keys are
+//! fetched when they are needed and again while they are used (`keys`), so that a provider can
+//! rotate them. What a valid token means to Turnwire is up to the operator: which claim has the
+//! tenant, and which one the scopes (`claims`).
 //!
-//! Signature and times are checked by `jsonwebtoken`. Only algorithms with a public key are accepted.
+//! Signature and times are checked by `jsonwebtoken`. Only algorithms with a public key are
+//! accepted.
 
 #![warn(missing_docs)]
 
@@ -61,8 +62,8 @@ pub struct Oidc {
 }
 
 impl Oidc {
-    /// Prepares to verify tokens. The provider is asked when the first one comes, so a server starts
-    /// without it.
+    /// Prepares to verify tokens. The provider is asked when the first one comes, so a server
+    /// starts without it.
     pub fn new(options: OidcOptions) -> Result<Self, reqwest::Error> {
         let keys = ProviderKeys::new(&options.issuer)?;
         Ok(Self { options, keys })

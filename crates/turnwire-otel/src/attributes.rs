@@ -1,5 +1,6 @@
 //! Names of attributes, from the semantic conventions v1.41.1. The `gen_ai` and `mcp` names are not
-//! stable yet, and the constants of the official crate move with them, so they are written down here.
+//! stable yet, and the constants of the official crate move with them, so they are written down
+//! here.
 
 /// The conventions that attributes follow.
 pub(crate) const SCHEMA: &str = "https://opentelemetry.io/schemas/1.41.1";

@@ -1,8 +1,8 @@
 //! Sends spans to their receiver, in batches, from a task of its own.
 //!
-//! A receiver that is away or slow never delays a run: the queue is bounded, and what does not fit is
-//! dropped and counted. The official exporter encodes and sends, and repeats what a receiver asks to be
-//! repeated, for as long as a batch may take.
+//! A receiver that is away or slow never delays a run: the queue is bounded, and what does not fit
+//! is dropped and counted. The official exporter encodes and sends, and repeats what a receiver
+//! asks to be repeated, for as long as a batch may take.
 
 use std::{future::pending, sync::Arc, time::Duration};
 

@@ -80,7 +80,8 @@ async fn batches_are_sent_when_full_or_old() {
     assert_eq!(counts.n_exported(), 6);
 }
 
-/// A receiver that refuses, is away or hangs costs spans, which are counted, and no time at the end.
+/// A receiver that refuses, is away or hangs costs spans, which are counted, and no time at the
+/// end.
 #[tokio::test]
 async fn lost_spans_are_counted() {
     let refusing = Receiver::start(Some(400)).await;

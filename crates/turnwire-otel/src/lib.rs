@@ -1,12 +1,13 @@
 //! OpenTelemetry traces of runs, and metrics of the process.
 //!
-//! A span is a projection of the journal, as everything else is: its start and its end are the times
-//! of events, and its ID is a hash of the IDs in them ([`turnwire_contract::trace`]). [`TraceObserver`]
-//! sees the events of the runs of this process, `projection` makes spans of them, and [`SpanExport`]
-//! sends these to a receiver that speaks OTLP. [`TraceOptions`] are the standard `OTEL_*` variables.
+//! A span is a projection of the journal, as everything else is: its start and its end are the
+//! times of events, and its ID is a hash of the IDs in them ([`turnwire_contract::trace`]).
+//! [`TraceObserver`] sees the events of the runs of this process, `projection` makes spans of them,
+//! and [`SpanExport`] sends these to a receiver that speaks OTLP. [`TraceOptions`] are the standard
+//! `OTEL_*` variables.
 //!
-//! Metrics are a projection of the text that `/metrics` has (`open_metrics`, `metric_projection`), so
-//! that each is written once. [`MetricExport`] sends them, as [`MetricOptions`] say.
+//! Metrics are a projection of the text that `/metrics` has (`open_metrics`, `metric_projection`),
+//! so that each is written once. [`MetricExport`] sends them, as [`MetricOptions`] say.
 //!
 //! `docs/traces.md` lists the spans and their attributes, `docs/metrics.md` the metrics.
 

@@ -1,7 +1,7 @@
 //! Sends the metrics of the process to their receiver, at an interval, from a task of its own.
 //!
-//! The official exporter takes metrics only from the instruments of its SDK, which would be a second
-//! list of all metrics. So this one projects the text of `/metrics`, and sends it itself.
+//! The official exporter takes metrics only from the instruments of its SDK, which would be a
+//! second list of all metrics. So this one projects the text of `/metrics`, and sends it itself.
 //!
 //! A receiver that is away or slow costs nothing: there is one export at a time, nothing waits in
 //! memory, and nothing is repeated, because every export has everything since the start.

@@ -21,7 +21,8 @@ fn options(receiver: &Receiver, more: &[(&str, &str)]) -> MetricOptions {
     MetricOptions::read(get).unwrap().unwrap()
 }
 
-/// An export of a counter that is one higher each time, by a clock that is a second later each time.
+/// An export of a counter that is one higher each time, by a clock that is a second later each
+/// time.
 fn export(options: MetricOptions) -> (MetricExport, Arc<MetricExportCounts>) {
     let (count, seconds) = (AtomicI64::new(0), AtomicI64::new(0));
     let process = MeasuredProcess {
@@ -77,8 +78,8 @@ async fn metrics_are_cumulative_over_exports() {
     }
 }
 
-/// The end of the process sends what was counted since the last interval, with the operator's headers,
-/// and compressed if that is wanted.
+/// The end of the process sends what was counted since the last interval, with the operator's
+/// headers, and compressed if that is wanted.
 #[tokio::test]
 async fn the_last_metrics_are_sent_at_the_end() {
     let receiver = Receiver::start(Some(200)).await;

@@ -42,7 +42,8 @@ impl MetricOptions {
         let variables = Variables(&get);
         let Some(receiver) = ReceiverOptions::read(&variables, &METRICS)? else { return Ok(None) };
         let temporality = variables.get(TEMPORALITY).unwrap_or("cumulative").to_lowercase();
-        // A preference, which a host may have for all of its programs. Totals are always cumulative.
+        // A preference, which a host may have for all of its programs. Totals are always
+        // cumulative.
         if !["cumulative", "delta", "lowmemory"].contains(&temporality.as_str()) {
             let wrong = format!("`{temporality}`: there are `cumulative`, `delta`, `lowmemory`");
             return Err(VariableError::new(TEMPORALITY, wrong));

@@ -1,7 +1,7 @@
 //! Metrics in the form of OTLP: a projection of the text of `/metrics`.
 //!
-//! Names and labels stay as they are, so that what `docs/metrics.md` says holds for both. Metrics that
-//! the semantic conventions v1.41.1 know have the names of these instead ([`CONVENTIONS`]).
+//! Names and labels stay as they are, so that what `docs/metrics.md` says holds for both. Metrics
+//! that the semantic conventions v1.41.1 know have the names of these instead ([`CONVENTIONS`]).
 
 use opentelemetry_proto::tonic::{
     collector::metrics::v1::ExportMetricsServiceRequest,

@@ -69,7 +69,8 @@ fn texts(attributes: &[KeyValue]) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// A gauge is a gauge without a beginning, a counter a monotonic sum since the start of the process.
+/// A gauge is a gauge without a beginning, a counter a monotonic sum since the start of the
+/// process.
 #[test]
 fn gauges_and_counters_keep_their_names_and_values() {
     let gauge = named("turnwire_runs_live");

@@ -1,8 +1,8 @@
 //! Makes spans of what the runs of this process record.
 //!
-//! A worker may die with spans that wait to be sent. So whoever takes a run over that has lost a worker
-//! sends all spans of its journal again: they have the same IDs and contents, and a receiver stores
-//! each once. A worker that releases its runs sends its spans itself.
+//! A worker may die with spans that wait to be sent. So whoever takes a run over that has lost a
+//! worker sends all spans of its journal again: they have the same IDs and contents, and a receiver
+//! stores each once. A worker that releases its runs sends its spans itself.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Reads the text of `/metrics`, in the `OpenMetrics` format.
 //!
-//! It is the one description of all metrics that there is: whatever is registered is in it. Only what
-//! the server writes is understood: gauges, counters and histograms, without times and exemplars. The
-//! rest is an error, so that a metric of a new kind is noticed by the tests.
+//! It is the one description of all metrics that there is: whatever is registered is in it. Only
+//! what the server writes is understood: gauges, counters and histograms, without times and
+//! exemplars. The rest is an error, so that a metric of a new kind is noticed by the tests.
 
 use thiserror::Error;
 

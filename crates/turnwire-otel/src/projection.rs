@@ -337,8 +337,8 @@ impl Projection {
         Some(span.of(trace))
     }
 
-    /// The span of a request for a list of tools. A list that was known already is recorded with its
-    /// start, and nothing was requested.
+    /// The span of a request for a list of tools. A list that was known already is recorded with
+    /// its start, and nothing was requested.
     fn end_listing(
         &mut self,
         item_id: &ItemId,

@@ -42,8 +42,8 @@ fn names(spans: &[SpanData]) -> Vec<&str> {
     spans.iter().map(|span| span.name.as_ref()).collect()
 }
 
-/// A span ends with the event that ends what it is about, in the trace of the caller, below the span
-/// of the caller.
+/// A span ends with the event that ends what it is about, in the trace of the caller, below the
+/// span of the caller.
 #[test]
 fn spans_are_projections_of_the_journal() {
     let request = request(Some(PARENT));

@@ -1,5 +1,5 @@
-//! Names of the providers of models, for `gen_ai.provider.name` of spans and metrics. A reload of the
-//! settings replaces them.
+//! Names of the providers of models, for `gen_ai.provider.name` of spans and metrics. A reload of
+//! the settings replaces them.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! A receiver that speaks OTLP over HTTP, as the standard variables describe it: the same for traces
-//! and for metrics, with variables of its own for each of them.
+//! A receiver that speaks OTLP over HTTP, as the standard variables describe it: the same for
+//! traces and for metrics, with variables of its own for each of them.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 

@@ -1,7 +1,7 @@
 //! The standard variables of OpenTelemetry: how their values are read.
 //!
-//! A value that cannot be used is an error: a server that starts and exports nothing would be noticed
-//! when the data is needed.
+//! A value that cannot be used is an error: a server that starts and exports nothing would be
+//! noticed when the data is needed.
 
 use std::{collections::BTreeMap, str::FromStr, time::Duration};
 

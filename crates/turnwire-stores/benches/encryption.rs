@@ -1,8 +1,8 @@
 //! What encryption costs: `cargo bench -p turnwire-stores --bench encryption -- 5`.
 //!
 //! Runs append their events one by one, as answers of models arrive, and are read again by another
-//! store. Without and with encryption in turns; the number is how many pairs are measured. The time is
-//! that of this process, without the one of PostgreSQL.
+//! store. Without and with encryption in turns; the number is how many pairs are measured. The time
+//! is that of this process, without the one of PostgreSQL.
 #![expect(
     clippy::cast_precision_loss,
     clippy::expect_used,

@@ -2,8 +2,8 @@
 //!
 //! A chain for the whole store would make all its servers wait for each other, so each process
 //! writes a chain of its own. Where a chain begins and ends is stored beside it: that an entry is
-//! missing in the middle shows in the hashes, at an end only there. Records that are appended at the
-//! same time are committed together. If it is unknown whether a commit happened, the chain ends
+//! missing in the middle shows in the hashes, at an end only there. Records that are appended at
+//! the same time are committed together. If it is unknown whether a commit happened, the chain ends
 //! where it was, and the next record begins another.
 
 use std::{
@@ -360,7 +360,8 @@ async fn check_chain(
     for seq in kept.into_keys() {
         report.faults.push(fault(chain, seq, "it was there when its end was kept, and is missing"));
     }
-    // An end is stored with its entries, so the last entry is never after the end that is read later.
+    // An end is stored with its entries, so the last entry is never after the end that is read
+    // later.
     let sql = "select max(seq) from audit_entries where chain = $1";
     let found = database.query(sql, &values![chain]).await?;
     let last = found.first().map(|row| row.optional_integer(0)).transpose()?.flatten();

@@ -5,9 +5,9 @@
 //! of three hundred bytes. When a run has been over for a while, its deltas are stored again in few
 //! rows ([`to_merged_rows`]). The events and their times stay the same, and so do all other rows.
 //!
-//! The key `(run_id, first_seq)` is the fence of the journal: a write to a seq that is taken is refused. A
-//! row that was merged into the one before leaves its key free. So nothing is merged that somebody may
-//! still want to write:
+//! The key `(run_id, first_seq)` is the fence of the journal: a write to a seq that is taken is
+//! refused. A row that was merged into the one before leaves its key free. So nothing is merged
+//! that somebody may still want to write:
 //!
 //! * Runs of a worker that died and runs that several processes wrote to stay as they are. For all
 //!   other runs no other process can have an append in progress.
@@ -77,8 +77,8 @@ struct Replacement {
 }
 
 impl Store {
-    /// Merges the rows of runs that finished at least `age` ago, those that have waited longest first.
-    /// Returns whether there may be more.
+    /// Merges the rows of runs that finished at least `age` ago, those that have waited longest
+    /// first. Returns whether there may be more.
     pub(crate) async fn compact_some(&self, age: Duration) -> Result<bool> {
         let runs = self.take_some(age).await?;
         let mut candidates = with_rest(self.candidates(&runs)).await;
@@ -101,7 +101,8 @@ impl Store {
         Ok(runs.len() == AT_ONCE)
     }
 
-    /// Moves the cursor, and returns the runs that it has passed. None if another worker was faster.
+    /// Moves the cursor, and returns the runs that it has passed. None if another worker was
+    /// faster.
     async fn take_some(&self, age: Duration) -> Result<Vec<String>> {
         let database = &self.0.database;
         let sql = format!(
@@ -267,8 +268,8 @@ impl Store {
     }
 }
 
-/// Returns the deltas of a row, if they would be stored as they are: nothing is dropped that a later
-/// version has written.
+/// Returns the deltas of a row, if they would be stored as they are: nothing is dropped that a
+/// later version has written.
 fn understood(row: &StoredRow<'_>, run_id: &RunId) -> Option<Vec<Arc<RecordedEvent>>> {
     let events = row.decoded(run_id).ok()?;
     let same = to_rows(&events).ok()?;

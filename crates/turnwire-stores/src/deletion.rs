@@ -166,8 +166,8 @@ impl Batch<'_> {
         input_lists::delete_unused(self.transaction, self.dialect, lists).await
     }
 
-    /// Of a run that stays hidden, only the input is needed, and that only if entries refer to it. Adds
-    /// the other lists to `lists`.
+    /// Of a run that stays hidden, only the input is needed, and that only if entries refer to it.
+    /// Adds the other lists to `lists`.
     async fn let_go_of_lists(&mut self, lists: &mut Vec<ListKey>) -> Result<()> {
         if self.runs.is_empty() {
             return Ok(());

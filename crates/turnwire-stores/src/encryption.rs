@@ -19,8 +19,8 @@ impl Store {
         Ok(n_keys)
     }
 
-    /// Gives a tenant a new key, or every tenant that has one. It encrypts what is stored from then on;
-    /// other processes use it a minute later at the latest. Returns how many tenants got one.
+    /// Gives a tenant a new key, or every tenant that has one. It encrypts what is stored from then
+    /// on; other processes use it a minute later at the latest. Returns how many tenants got one.
     pub async fn rotate_tenant_keys(&self, tenant: Option<&TenantId>) -> Result<u64> {
         let n_tenants = self.0.sealing.rotate(tenant).await?;
         info!(n_tenants, "tenants have a new key");

@@ -3,9 +3,9 @@
 //! All entries are in one table, in insertion order. An entry belongs to a run, a conversation, or
 //! both, and is deleted when it belongs to neither.
 //!
-//! A run may replace the end of its conversation. Entries that were replaced stay in the table, with
-//! the position of the last entry at that time (`superseded_upto`): the conversation no longer has
-//! them, and runs that began before it still have seen them.
+//! A run may replace the end of its conversation. Entries that were replaced stay in the table,
+//! with the position of the last entry at that time (`superseded_upto`): the conversation no longer
+//! has them, and runs that began before it still have seen them.
 //!
 //! The input of a run is its first entries. If it is long, its items are in an
 //! [input list](crate::input_lists), and one row stands for all of them ([`InputEntries`]). In
@@ -184,8 +184,8 @@ pub(crate) async fn take_out(
     Ok(!gone.is_empty() || !kept.is_empty())
 }
 
-/// Marks the entry `from` of a conversation, and everything after it, as superseded. Returns whether
-/// the conversation has it.
+/// Marks the entry `from` of a conversation, and everything after it, as superseded. Returns
+/// whether the conversation has it.
 pub(crate) async fn supersede(
     transaction: &mut dyn Transaction,
     tenant: &TenantId,

@@ -1,5 +1,5 @@
-//! The heartbeats of this worker, what they told of the others, and the runs of which it does not know
-//! whether they are stored.
+//! The heartbeats of this worker, what they told of the others, and the runs of which it does not
+//! know whether they are stored.
 
 use std::{
     sync::{
@@ -25,12 +25,12 @@ const UNCERTAIN_FOR: Duration = Duration::from_mins(1);
 /// keep its runs.
 const MAX_STUCK: Duration = Duration::from_secs(10);
 
-/// What this version can read, which a worker says with each heartbeat: input lists since 1, compacted
-/// journals since 2.
+/// What this version can read, which a worker says with each heartbeat: input lists since 1,
+/// compacted journals since 2.
 pub(crate) const FORMAT: i64 = 2;
 
-/// What all workers can read. They are listed for an hour after their lease, so that one that could not
-/// renew it is not overlooked.
+/// What all workers can read. They are listed for an hour after their lease, so that one that could
+/// not renew it is not overlooked.
 pub(crate) const FORMAT_OF_ALL: &str = "select min(reads_lists) from workers";
 
 /// This worker's own heartbeats.
@@ -65,8 +65,8 @@ impl HeartbeatState {
         series.heard
     }
 
-    /// Records what all workers can read: the result of [`FORMAT_OF_ALL`], which is null if there is
-    /// none but this one.
+    /// Records what all workers can read: the result of [`FORMAT_OF_ALL`], which is null if there
+    /// is none but this one.
     pub(crate) fn set_format(&self, found: &[Row]) -> Result<(), DatabaseError> {
         let lowest = found.first().map(|row| row.optional_integer(0)).transpose()?.flatten();
         self.format.store(lowest.unwrap_or(FORMAT), Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! The journal, in the database.
 //!
-//! An append is queued at the [`writer`](crate::writer). After the commit, its `reports` put the events
-//! into the [live tails](crate::live_tails), which wakes the [readers](crate::reader), and then answer
-//! the caller.
+//! An append is queued at the [`writer`](crate::writer). After the commit, its `reports` put the
+//! events into the [live tails](crate::live_tails), which wakes the [readers](crate::reader), and
+//! then answer the caller.
 
 use std::sync::Arc;
 

@@ -260,8 +260,8 @@ impl LiveTails {
         self.add_page(run_id, page, false)
     }
 
-    /// Adds events that another worker has committed, as they were found in the database. Where some are
-    /// missing between the head and them, they are in a row that begins before the head
+    /// Adds events that another worker has committed, as they were found in the database. Where
+    /// some are missing between the head and them, they are in a row that begins before the head
     /// ([`compaction`](crate::compaction)); readers find them in the database.
     pub(crate) fn found(&self, run_id: &RunId, page: &Page) -> AddOutcome {
         self.add_page(run_id, page, true)

@@ -1,5 +1,5 @@
-//! Deletes old runs, conversations, idempotency keys, counters of use, input lists that nobody needs,
-//! entries of the audit log and API keys that ended.
+//! Deletes old runs, conversations, idempotency keys, counters of use, input lists that nobody
+//! needs, entries of the audit log and API keys that ended.
 
 use std::time::Duration;
 
@@ -28,9 +28,9 @@ const LISTS_AT_ONCE: usize = 20;
 
 impl Store {
     /// Deletes runs finished before the retention period, unused conversations and entries of the
-    /// audit log past theirs, API keys that ended before that, and expired idempotency keys. Entries in
-    /// conversations stay. Returns the number of deleted runs. Several workers may do this
-    /// concurrently.
+    /// audit log past theirs, API keys that ended before that, and expired idempotency keys.
+    /// Entries in conversations stay. Returns the number of deleted runs. Several workers may do
+    /// this concurrently.
     pub async fn forget_old_runs(&self) -> Result<u64> {
         let n_forgotten = self.forget_runs_and_what_belongs_to_them().await?;
         self.finish_deletions().await?;
@@ -106,8 +106,8 @@ impl Store {
         Ok(runs.len())
     }
 
-    /// Deletes hidden runs that no run continues: somebody was interrupted while deleting them. Looks at
-    /// some hidden runs at a time, so that their number does not matter.
+    /// Deletes hidden runs that no run continues: somebody was interrupted while deleting them.
+    /// Looks at some hidden runs at a time, so that their number does not matter.
     async fn finish_deletions(&self) -> Result<()> {
         let database = &*self.0.database;
         let from = lock(&self.0.swept_hidden).clone();
@@ -135,8 +135,8 @@ impl Store {
     }
 
     /// Deletes input lists that nobody needs and that are there all the same: a worker of a version
-    /// that does not know of lists deletes runs without them. Looks at some of them at a time, so that
-    /// their number does not matter.
+    /// that does not know of lists deletes runs without them. Looks at some of them at a time, so
+    /// that their number does not matter.
     async fn forget_unused_lists(&self) -> Result<()> {
         let database = &*self.0.database;
         let from = lock(&self.0.swept_lists).clone();

@@ -43,8 +43,8 @@ use crate::{
 /// Maximum bytes of a row of deltas, to bound the size of a page.
 pub(crate) const ROW_BYTES: usize = 32 * 1024;
 
-/// Maximum deltas in a row that compaction writes, so that it is not too large for a reader once it is
-/// decoded.
+/// Maximum deltas in a row that compaction writes, so that it is not too large for a reader once it
+/// is decoded.
 const MERGED_DELTAS: usize = 512;
 
 /// Maximum length of a call id in an index.
@@ -291,8 +291,8 @@ impl StoredRow<'_> {
         Timestamp::from_micros(digits.parse().unwrap_or_default())
     }
 
-    /// Returns where the long parts of the request are, if this is the first row of a run and they are
-    /// not in it.
+    /// Returns where the long parts of the request are, if this is the first row of a run and they
+    /// are not in it.
     pub(crate) fn shared_ids(&self) -> Option<SharedIds> {
         if self.first != 1 {
             return None;

@@ -75,8 +75,8 @@ async fn every_scenario_comes_back_as_it_was_however_it_was_cut() {
     }
 }
 
-/// The times of merged deltas are exact, also of a clock that was set back. What does not fit the row's
-/// own numbers is refused.
+/// The times of merged deltas are exact, also of a clock that was set back. What does not fit the
+/// row's own numbers is refused.
 #[test]
 fn merged_deltas_come_back_as_they_were() {
     let at = |seq: u64, micros| {

@@ -75,8 +75,8 @@ fn update(zipped: &str, now: &str) -> String {
     )
 }
 
-/// Returns the statements of SQLite that do it. Each finds out by itself which runs are active, so that
-/// none of them waits for the result of another; the last one ends the runs.
+/// Returns the statements of SQLite that do it. Each finds out by itself which runs are active, so
+/// that none of them waits for the result of another; the last one ends the runs.
 pub(crate) fn statements(
     dialect: &'static Dialect,
     runs: &[EndOfRun<'_>],

@@ -1,5 +1,5 @@
-//! Encrypted secrets of runs. They are inserted in the transaction that creates a run, and deleted in
-//! the one that ends it, or with the run.
+//! Encrypted secrets of runs. They are inserted in the transaction that creates a run, and deleted
+//! in the one that ends it, or with the run.
 
 use turnwire_contract::{RunId, SealedSecret, StoreError, TenantId};
 

@@ -1,9 +1,9 @@
-//! Encrypts with keys of the settings: XChaCha20-Poly1305 with a random nonce. This is how secrets of
-//! runs are stored, and the keys of tenants (`sealing`).
+//! Encrypts with keys of the settings: XChaCha20-Poly1305 with a random nonce. This is how secrets
+//! of runs are stored, and the keys of tenants (`sealing`).
 //!
-//! The first key encrypts, and all of them decrypt. So a key is replaced by putting a new one before
-//! it, and is taken out when nothing is left that it has encrypted. A key has the ID
-//! that follows from it, and two servers with the same key agree on it.
+//! The first key encrypts, and all of them decrypt. So a key is replaced by putting a new one
+//! before it, and is taken out when nothing is left that it has encrypted. A key has the ID that
+//! follows from it, and two servers with the same key agree on it.
 
 use std::fmt;
 

@@ -68,8 +68,8 @@ impl Store {
         created
     }
 
-    /// Inserts a run that depends on no other row, in one commit with the appends of other runs. The
-    /// writer retries after a lost response.
+    /// Inserts a run that depends on no other row, in one commit with the appends of other runs.
+    /// The writer retries after a lost response.
     async fn create_in_batch(
         &self,
         run: &NewRun,

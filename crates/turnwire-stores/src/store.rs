@@ -100,8 +100,8 @@ impl StoreOptions {
         }
     }
 
-    /// Returns the options for a process beside the servers: how long runs are stored, and in what form,
-    /// is up to these, and nobody waits for its notifications.
+    /// Returns the options for a process beside the servers: how long runs are stored, and in what
+    /// form, is up to these, and nobody waits for its notifications.
     #[must_use]
     pub fn beside_servers(self) -> Self {
         Self {

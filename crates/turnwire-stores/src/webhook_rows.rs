@@ -63,8 +63,8 @@ pub(crate) fn caused_by<'a>(
     caused
 }
 
-/// A run ends once, and any other event has its own `seq`. So an ID needs neither chance nor a lookup,
-/// and a worker that repeats an append makes the same one.
+/// A run ends once, and any other event has its own `seq`. So an ID needs neither chance nor a
+/// lookup, and a worker that repeats an append makes the same one.
 fn id_of(run_id: &RunId, seq: Option<Seq>, url: &str) -> String {
     let mut hash = Sha256::new();
     let seq = seq.map(|seq| seq.to_string()).unwrap_or_default();

@@ -209,8 +209,8 @@ impl Store {
         Ok(())
     }
 
-    /// Decodes pending commands. One of a newer version, or whose key is not here, is ignored; it stays
-    /// until the run ends.
+    /// Decodes pending commands. One of a newer version, or whose key is not here, is ignored; it
+    /// stays until the run ends.
     async fn decoded_commands(&self, rows: &[Row]) -> Vec<PendingCommand> {
         let mut commands = Vec::with_capacity(rows.len());
         for row in rows {

@@ -113,8 +113,8 @@ fn every_surface_that_asks_says_why() {
 }
 
 /// All calls of the turn wait for the answer, so surfaces whose stream ends when only people are
-/// awaited end it, also beside calls that nobody is asked about; a call that needs an approval anyway
-/// is asked about with it.
+/// awaited end it, also beside calls that nobody is asked about; a call that needs an approval
+/// anyway is asked about with it.
 #[test]
 fn a_budget_is_awaited_alone() {
     let story = || {
@@ -140,8 +140,8 @@ fn a_budget_is_awaited_alone() {
     assert_eq!(asked, ["call_1", "call_3"]);
 }
 
-/// The Responses API hands the question back as an item that says why, without an item for the call:
-/// what a budget may stop is not shown before it starts.
+/// The Responses API hands the question back as an item that says why, without an item for the
+/// call: what a budget may stop is not shown before it starts.
 #[test]
 fn a_response_hands_the_question_back() {
     let mut responses = Responses::new(Profile::Extended);

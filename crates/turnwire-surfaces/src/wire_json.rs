@@ -66,8 +66,8 @@ pub(crate) fn escaped(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether nothing has to be escaped, because all is ASCII, as in almost all frames. Bytes are compared
-/// many at a time.
+/// Whether nothing has to be escaped, because all is ASCII, as in almost all frames. Bytes are
+/// compared many at a time.
 fn is_plain(json: &[u8]) -> bool {
     json.is_ascii() && memchr(DEL, json).is_none()
 }

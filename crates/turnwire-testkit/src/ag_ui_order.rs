@@ -27,7 +27,8 @@ struct StreamReader {
     wrong: Vec<String>,
     has_begun: bool,
     is_running: bool,
-    /// The stream begins with a run that resumes another, whose calls and activities the client has.
+    /// The stream begins with a run that resumes another, whose calls and activities the client
+    /// has.
     is_resumed: bool,
     /// What is open, by the kind of block.
     open: BTreeMap<&'static str, BTreeSet<String>>,

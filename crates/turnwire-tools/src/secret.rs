@@ -2,8 +2,8 @@
 
 pub use turnwire_contract::SecretText as Secret;
 
-/// Parts of the names of headers, variables and parameters of the settings whose values are secrets.
-/// Others, such as the name of a team or a path, occur in results.
+/// Parts of the names of headers, variables and parameters of the settings whose values are
+/// secrets. Others, such as the name of a team or a path, occur in results.
 const SECRET_NAMES: [&str; 8] =
     ["auth", "cookie", "credential", "key", "passphrase", "password", "secret", "token"];
 

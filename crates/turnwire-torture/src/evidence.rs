@@ -166,8 +166,9 @@ pub async fn look_up(pool: &PgPool, run_id: &RunId, facts: &mut RunFacts) -> any
     Ok(())
 }
 
-/// Puts back what the store has taken out of a long request, to store it once for several runs: what
-/// follows the first event of such a run says where its instructions, its tools and its input are.
+/// Puts back what the store has taken out of a long request, to store it once for several runs:
+/// what follows the first event of such a run says where its instructions, its tools and its input
+/// are.
 async fn with_whole_request(pool: &PgPool, body: &str) -> anyhow::Result<String> {
     let Ok([(at, mut event, ids)]) = serde_json::from_str::<[(i64, Value, Value); 1]>(body) else {
         return Ok(body.to_owned());

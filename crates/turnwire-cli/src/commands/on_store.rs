@@ -55,8 +55,8 @@ pub(super) fn on_store(
     }
 }
 
-/// Refuses a file that is not there: opening it would make an empty store, and hide that another one
-/// was meant.
+/// Refuses a file that is not there: opening it would make an empty store, and hide that another
+/// one was meant.
 fn check_exists(url: &str, makes_store: bool) -> Result<()> {
     let file = url.strip_prefix("sqlite://").filter(|file| !Path::new(file).exists());
     match file {

@@ -1,8 +1,8 @@
 //! The events of a run on a server, from the first to the last, over cut lines and restarts.
 //!
-//! A line that is cut is opened again at once, and if that fails often for a quarter of a minute, so
-//! that a server that restarts is there again at once; then after 1, 2, 4, 8 and every 15 seconds.
-//! What was missed is read first, so that it can be counted; then the stream continues.
+//! A line that is cut is opened again at once, and if that fails often for a quarter of a minute,
+//! so that a server that restarts is there again at once; then after 1, 2, 4, 8 and every 15
+//! seconds. What was missed is read first, so that it can be counted; then the stream continues.
 //! Events have numbers, so none is shown twice and none is left out.
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};

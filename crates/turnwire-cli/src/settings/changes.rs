@@ -1,5 +1,5 @@
-//! What differs between two settings of a server, by the names that the file has for it, and whether
-//! a reload is enough to put it in force.
+//! What differs between two settings of a server, by the names that the file has for it, and
+//! whether a reload is enough to put it in force.
 
 use std::collections::{BTreeMap, BTreeSet};
 

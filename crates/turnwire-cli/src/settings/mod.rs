@@ -1,8 +1,8 @@
 //! Settings: defaults, then `turnwire.toml`, then the environment, then the flags.
 //!
 //! The file is parsed and validated by section (`file`), then combined with the rest for each
-//! command (`run`, `serve`, `store_command`). The raw form is private to this module. Invalid settings
-//! stop the start, and all errors are reported at once.
+//! command (`run`, `serve`, `store_command`). The raw form is private to this module. Invalid
+//! settings stop the start, and all errors are reported at once.
 //!
 //! ```toml
 //! [server]

@@ -180,8 +180,8 @@ impl ServeSettings {
     }
 }
 
-/// What the standard variables of OpenTelemetry say. A mistake in one of them may concern both traces
-/// and metrics, and is reported once.
+/// What the standard variables of OpenTelemetry say. A mistake in one of them may concern both
+/// traces and metrics, and is reported once.
 fn usable<T>(read: Result<Option<T>, VariableError>, mistakes: &mut Vec<String>) -> Option<T> {
     read.unwrap_or_else(|mistake| {
         let mistake = mistake.to_string();

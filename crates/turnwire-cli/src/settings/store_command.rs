@@ -11,8 +11,8 @@ use crate::{
     exit::{Problem, Result},
 };
 
-/// Reads the store from environment and file, and the keys of `[encryption]` if `reads_keys`. What is
-/// in memory belongs to one process.
+/// Reads the store from environment and file, and the keys of `[encryption]` if `reads_keys`. What
+/// is in memory belongs to one process.
 pub(crate) fn store_of_command(
     arguments: &StoreArguments,
     environment: &Environment,

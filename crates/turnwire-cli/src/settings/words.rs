@@ -124,7 +124,8 @@ pub(super) fn not_set(variable: &str) -> String {
         .to_owned()
 }
 
-/// Returns the value of the variable that the setting at `path` names, or reports that there is none.
+/// Returns the value of the variable that the setting at `path` names, or reports that there is
+/// none.
 pub(super) fn value_of<'a>(
     path: &str,
     variable: &str,

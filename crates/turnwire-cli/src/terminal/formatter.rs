@@ -1,8 +1,8 @@
 //! Formats an answer while it streams.
 //!
 //! Markdown can be formatted by the block: a table is known only at its end. Blocks that are
-//! complete are printed once; the one in progress is shown below them as it is written, and replaced
-//! when it is complete.
+//! complete are printed once; the one in progress is shown below them as it is written, and
+//! replaced when it is complete.
 
 use console::measure_text_width;
 

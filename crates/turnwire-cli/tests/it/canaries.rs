@@ -68,8 +68,8 @@ impl Canaries {
     }
 }
 
-/// A secret as it is, in hexadecimal, and in base64 at each of the three places that a text may have
-/// in a longer one.
+/// A secret as it is, in hexadecimal, and in base64 at each of the three places that a text may
+/// have in a longer one.
 fn forms_of(secret: &str) -> Vec<(&'static str, String)> {
     let hex = secret.bytes().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").unwrap();
@@ -483,7 +483,8 @@ async fn turns_that_end(bench: &Bench, gateway: &Gateway) {
     assert_eq!(response["status"], "completed", "{response}");
 }
 
-/// A turn that waits for its tool has its secrets in the database, encrypted, until it is cancelled.
+/// A turn that waits for its tool has its secrets in the database, encrypted, until it is
+/// cancelled.
 async fn a_cancelled_turn(bench: &mut Bench, gateway: &Gateway) {
     let mut body = bench.bringing("call hang", json!({}));
     body["background"] = true.into();
@@ -509,7 +510,8 @@ impl Bench {
     }
 }
 
-/// A6: a run whose worker is killed goes on with its secrets, and gives them to its own server alone.
+/// A6: a run whose worker is killed goes on with its secrets, and gives them to its own server
+/// alone.
 async fn a_turn_that_is_taken_over(bench: &mut Bench, mut gateway: Gateway) -> Gateway {
     let mut body = bench.bringing("wait", json!({}));
     body["background"] = true.into();

@@ -1,5 +1,5 @@
-//! What a person chooses on the command line: the model, who answers approvals, and how much is shown
-//! of calls; and the keys that show more.
+//! What a person chooses on the command line: the model, who answers approvals, and how much is
+//! shown of calls; and the keys that show more.
 
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ fn careful() -> World {
     quick().with_file("turnwire.toml", "[approvals]\npure = \"always\"\n")
 }
 
-/// A7: without a terminal the command line decides: `all` and `read-only` allow a pure tool, `never`
-/// and a question that nobody hears do not.
+/// A7: without a terminal the command line decides: `all` and `read-only` allow a pure tool,
+/// `never` and a question that nobody hears do not.
 #[test]
 fn approvals_are_answered_by_the_command_line() {
     for (policy, is_allowed) in

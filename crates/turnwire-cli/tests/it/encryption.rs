@@ -33,8 +33,8 @@ fn has(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// A17: what a server stores encrypted, one without the key answers with 503 and a code, and one with
-/// it as before. Keys of both kinds are replaced at the command line.
+/// A17: what a server stores encrypted, one without the key answers with 503 and a code, and one
+/// with it as before. Keys of both kinds are replaced at the command line.
 #[tokio::test]
 async fn stored_data_is_encrypted_and_its_keys_are_replaced() {
     let mut world = world(None, OLD);

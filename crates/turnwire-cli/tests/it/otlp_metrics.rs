@@ -1,5 +1,5 @@
-//! Metrics of the real binary over OTLP: the same as `/metrics` has, at every interval and once more at
-//! the end.
+//! Metrics of the real binary over OTLP: the same as `/metrics` has, at every interval and once
+//! more at the end.
 
 use std::collections::BTreeMap;
 
@@ -200,7 +200,8 @@ fn start_of(export: &ResourceMetrics) -> u64 {
     *start
 }
 
-/// The metrics of a run with a tool arrive: every series of `/metrics`, no other, with the same value.
+/// The metrics of a run with a tool arrive: every series of `/metrics`, no other, with the same
+/// value.
 #[tokio::test]
 async fn the_exported_metrics_are_those_of_the_page() {
     let bench = Bench::new().with(INTERVAL, "200");
@@ -294,8 +295,8 @@ async fn nothing_is_sent_with_none() {
     assert_eq!(bench.receiver.heads(), "");
 }
 
-/// A receiver that is away costs the server nothing: runs go on, the log says it once, the metrics count
-/// it, and `turnwire doctor` says it.
+/// A receiver that is away costs the server nothing: runs go on, the log says it once, the metrics
+/// count it, and `turnwire doctor` says it.
 #[tokio::test]
 async fn a_receiver_that_is_away_is_counted_and_said_once() {
     let bench = Bench::new()

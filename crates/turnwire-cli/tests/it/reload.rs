@@ -144,8 +144,8 @@ async fn a_reload_breaks_no_stream() {
     assert_eq!(gateway.finish().code, Some(0));
 }
 
-/// A hundred signals in a row, under load, and some while the server stops: none of them ends it, no
-/// request fails, and the last settings are in force.
+/// A hundred signals in a row, under load, and some while the server stops: none of them ends it,
+/// no request fails, and the last settings are in force.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_signals_are_one_reload_after_the_other() {
     let upstream = FakeUpstream::start(Mode::Answers).await;
@@ -234,8 +234,8 @@ async fn a_stream_ends_with_its_key() {
     n_pieces_of(kept).await.unwrap();
 }
 
-/// A broken file changes nothing and says why, in the log and to whoever asked. What needs a restart
-/// is named. Both are in the metrics, and what was put in force is in the audit log.
+/// A broken file changes nothing and says why, in the log and to whoever asked. What needs a
+/// restart is named. Both are in the metrics, and what was put in force is in the audit log.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mistake_changes_nothing_and_is_told() {
     let upstream = FakeUpstream::start(Mode::Answers).await;

@@ -145,8 +145,8 @@ async fn wait_for_metric(gateway: &Gateway, line: &str) {
     }
 }
 
-/// A trace from client to model to MCP server and back, with the right parents: the client, the model
-/// and the MCP server see the IDs that the receiver gets.
+/// A trace from client to model to MCP server and back, with the right parents: the client, the
+/// model and the MCP server see the IDs that the receiver gets.
 #[tokio::test]
 async fn a_trace_goes_from_the_client_to_the_model_and_the_mcp_server() {
     let bench = Bench::new().exporting("0");

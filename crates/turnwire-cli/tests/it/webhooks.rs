@@ -87,8 +87,8 @@ fn world(port: u16) -> World {
     world.with("TURNWIRE_STORE_URL", &url)
 }
 
-/// A gateway that is killed while events wait and are being sent loses none, and what it sends twice
-/// has the same ID. The list says what became of them.
+/// A gateway that is killed while events wait and are being sent loses none, and what it sends
+/// twice has the same ID. The list says what became of them.
 #[tokio::test]
 async fn a_killed_gateway_sends_every_event() {
     let (port, messages) = receiver();

@@ -88,9 +88,9 @@ pub trait RunRecords: Send + Sync {
         Ok(self.find(tenant, run_id).await?.status)
     }
 
-    /// Deletes a finished run. The entries that it added to a conversation are kept. A store that is
-    /// also a [`Journal`](crate::Journal) and a [`BlobStore`](crate::BlobStore) deletes its events and
-    /// blobs with it.
+    /// Deletes a finished run. The entries that it added to a conversation are kept. A store that
+    /// is also a [`Journal`](crate::Journal) and a [`BlobStore`](crate::BlobStore) deletes its
+    /// events and blobs with it.
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<()>;
 
     /// Ends a run whose journal cannot be decoded: appends the final event after whatever is there,

@@ -35,8 +35,8 @@ pub trait Shares: Send + Sync {
     /// Returns the secret that links are signed with.
     async fn secret(&self) -> Result<String>;
 
-    /// Stores a share of an existing run. Fails with [`Rejected`](crate::StoreError::Rejected) if the
-    /// run has [`MAX_SHARES`] that have not expired by `share.created_at`.
+    /// Stores a share of an existing run. Fails with [`Rejected`](crate::StoreError::Rejected) if
+    /// the run has [`MAX_SHARES`] that have not expired by `share.created_at`.
     async fn share(&self, share: Share) -> Result<()>;
 
     /// Returns the shares of a run, oldest first.

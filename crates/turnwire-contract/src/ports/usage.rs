@@ -154,8 +154,8 @@ pub trait UsageCounters: Send + Sync {
     /// tenant alone.
     async fn runs_of_others(&self, wanted: &[UsageSubject]) -> Result<Vec<u64>>;
 
-    /// Returns the holders of a tenant that used something in a window that `at` is in, in the order
-    /// of their names, at most `limit`.
+    /// Returns the holders of a tenant that used something in a window that `at` is in, in the
+    /// order of their names, at most `limit`.
     async fn holders_of(
         &self,
         tenant: &TenantId,

@@ -252,8 +252,8 @@ impl LiveRun {
         self
     }
 
-    /// Returns whether the run is kept in memory although the store is durable: other workers do not
-    /// know it.
+    /// Returns whether the run is kept in memory although the store is durable: other workers do
+    /// not know it.
     pub(crate) fn is_ephemeral(&self) -> bool {
         self.is_ephemeral
     }
@@ -370,7 +370,8 @@ impl LiveRun {
     }
 
     /// Appends `events` with the end of the run that they lead to: `after` is the state after them.
-    /// If the journal rejects that, they are appended without the end. Returns whether the run ended.
+    /// If the journal rejects that, they are appended without the end. Returns whether the run
+    /// ended.
     pub(crate) async fn record_last(
         &self,
         events: Vec<Event>,
@@ -489,8 +490,8 @@ impl LiveRun {
     }
 }
 
-/// Returns the events that close everything open in `state` and end the run, and what is stored with
-/// them.
+/// Returns the events that close everything open in `state` and end the run, and what is stored
+/// with them.
 fn end_of(mut state: RunState, outcome: RunOutcome) -> (Vec<Event>, RunEnd) {
     let closing = state.closing_events(outcome.clone());
     for event in &closing {

@@ -12,8 +12,8 @@ use turnwire_contract::{ApprovalAnswer, CallId, Event, InputId, JournalError, Re
 use super::LiveRun;
 use crate::{Result, deadline::later, sync::lock};
 
-/// How long a tool start waits for the first reader. One that exceeds it is not waited for again, so
-/// it delays a run only once.
+/// How long a tool start waits for the first reader. One that exceeds it is not waited for again,
+/// so it delays a run only once.
 const FIRST_READER_GRACE: Duration = Duration::from_millis(250);
 
 impl LiveRun {

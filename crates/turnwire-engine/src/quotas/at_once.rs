@@ -19,8 +19,8 @@ use turnwire_contract::{Actor, TenantId, Timestamp, UsageCounters, UsageSubject,
 use super::{Measure, QuotaStatus, QuotaSubjects, Quotas, READING_TIME};
 use crate::sync::lock;
 
-/// How long a request waits for a run that is about to end. A client that starts a run as soon as it
-/// sees the end of another would otherwise be refused.
+/// How long a request waits for a run that is about to end. A client that starts a run as soon as
+/// it sees the end of another would otherwise be refused.
 const ENDING_TIME: Duration = Duration::from_millis(250);
 /// When a refused request may be repeated.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

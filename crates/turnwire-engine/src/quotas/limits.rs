@@ -70,8 +70,8 @@ pub struct QuotaOptions {
     pub tenants: BTreeMap<TenantId, Quota>,
     /// Share of a budget at which its owner is warned, in percent.
     pub warn_at_percent: u32,
-    /// Share of a budget at which a person is asked before a run goes on, in percent. `None`: nobody
-    /// is asked.
+    /// Share of a budget at which a person is asked before a run goes on, in percent. `None`:
+    /// nobody is asked.
     pub ask_at_percent: Option<u8>,
     /// Time between two exchanges of counts with other servers.
     pub exchange_every: Duration,

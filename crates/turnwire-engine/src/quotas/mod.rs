@@ -1,14 +1,14 @@
 //! Quotas and budgets of tenants and of holders of keys, over all servers of a store.
 //!
-//! Each process counts what it admits and uses. Once per interval it stores its own counts and reads
-//! the sum of all (`exchange`). Between two exchanges it does not see what the others admit, so a
-//! quota can be exceeded by as much as the other processes admit within one interval. That keeps the
-//! store out of the way of a request, and lets a server go on with what it knows when the store is
-//! away.
+//! Each process counts what it admits and uses. Once per interval it stores its own counts and
+//! reads the sum of all (`exchange`). Between two exchanges it does not see what the others admit,
+//! so a quota can be exceeded by as much as the other processes admit within one interval. That
+//! keeps the store out of the way of a request, and lets a server go on with what it knows when the
+//! store is away.
 //!
-//! Requests are counted when they are admitted, everything else when its event is durable. A run that
-//! was admitted may use more than what was left of a quota of tokens or calls; a budget of money ends
-//! it before its next turn.
+//! Requests are counted when they are admitted, everything else when its event is durable. A run
+//! that was admitted may use more than what was left of a quota of tokens or calls; a budget of
+//! money ends it before its next turn.
 
 mod at_once;
 mod counters;

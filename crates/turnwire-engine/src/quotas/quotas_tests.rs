@@ -174,7 +174,8 @@ async fn a_quota_holds_until_its_window_ends() {
     }
 }
 
-/// Requests are counted when they are admitted; refused ones and those that started nothing are not.
+/// Requests are counted when they are admitted; refused ones and those that started nothing are
+/// not.
 #[tokio::test]
 async fn requests_are_counted_once() {
     let clock = clock();
@@ -369,8 +370,8 @@ proptest! {
     }
 }
 
-/// Runs at once are exact within a process, include those of others when they were last counted, and
-/// end with their slots.
+/// Runs at once are exact within a process, include those of others when they were last counted,
+/// and end with their slots.
 #[tokio::test(start_paused = true)]
 async fn runs_at_once_are_limited() {
     let quota = |max| Quota { runs_at_once: Some(max), ..Quota::default() };

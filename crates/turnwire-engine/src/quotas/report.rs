@@ -18,8 +18,8 @@ pub struct SubjectUsage {
 }
 
 impl Quotas {
-    /// Returns where the quotas of a tenant and of the holder of one key stand. Counts nothing. What
-    /// other processes used is at most two intervals old.
+    /// Returns where the quotas of a tenant and of the holder of one key stand. Counts nothing.
+    /// What other processes used is at most two intervals old.
     pub async fn report(&self, tenant: &TenantId, actor: Option<&Actor>) -> Vec<QuotaStatus> {
         let users = QuotaSubjects::new(tenant, actor);
         self.read_unknown(&users).await;

@@ -4,8 +4,8 @@
 //! the same state.
 //!
 //! It answers three questions: [`RunState::next_step`], [`RunState::prompt`], and which events
-//! close everything open ([`RunState::closing_events`]), which is the same for a cancel, a time limit
-//! and a model failure.
+//! close everything open ([`RunState::closing_events`]), which is the same for a cancel, a time
+//! limit and a model failure.
 
 use std::sync::Arc;
 

@@ -73,8 +73,8 @@ fn incomplete(reason: IncompleteReason) -> RunOutcome {
     RunOutcome::Incomplete { reason }
 }
 
-/// A run asks once its cost reaches the soft limit, before the tool is executed. After a yes it goes
-/// on, and does not ask about that budget again.
+/// A run asks once its cost reaches the soft limit, before the tool is executed. After a yes it
+/// goes on, and does not ask about that budget again.
 #[tokio::test(start_paused = true)]
 async fn a_run_asks_at_its_soft_limit_and_goes_on() {
     let tool = returns("t", "r");
@@ -143,8 +143,8 @@ async fn no_answer_is_a_no() {
     }
 }
 
-/// The calls of a turn wait together: the question is on the first one, and none begins before it is
-/// answered. After a no, none begins at all.
+/// The calls of a turn wait together: the question is on the first one, and none begins before it
+/// is answered. After a no, none begins at all.
 #[tokio::test(start_paused = true)]
 async fn all_calls_of_a_turn_wait() {
     for (decision, n_begun) in [(Decision::Approved, 3), (denied(), 0)] {
@@ -200,8 +200,8 @@ async fn nothing_is_asked_twice() {
     }
 }
 
-/// A permission for all calls of a tool does not answer the question about the budget, and an answer
-/// to that question is no permission for the tool, whoever repeats it.
+/// A permission for all calls of a tool does not answer the question about the budget, and an
+/// answer to that question is no permission for the tool, whoever repeats it.
 #[tokio::test(start_paused = true)]
 async fn a_budget_is_not_a_permission_for_a_tool() {
     let tool = returns("t", "r").with(|spec| spec.needs_approval = true);

@@ -1,8 +1,8 @@
 //! The messages that a client sends along, without the texts that the conversation has.
 //!
 //! A client sends all messages of its thread with every request, and the snapshot after a withdrawn
-//! turn returns them as they were. Kept whole with every run, they would grow with the square of the
-//! length of the thread. So a text that an entry of the conversation has as well is kept as a
+//! turn returns them as they were. Kept whole with every run, they would grow with the square of
+//! the length of the thread. So a text that an entry of the conversation has as well is kept as a
 //! reference to it, and read from there in the rare case of a snapshot.
 
 use std::collections::HashMap;

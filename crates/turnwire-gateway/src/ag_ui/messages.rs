@@ -1,8 +1,8 @@
 //! The messages of a request, and what is new in them.
 //!
 //! A client sends all messages of its thread with every request, and the conversation has most of
-//! them. The model's own messages tell where the new ones begin: they carry the IDs that this server
-//! gave them. A client that sends only what is new works as well.
+//! them. The model's own messages tell where the new ones begin: they carry the IDs that this
+//! server gave them. A client that sends only what is new works as well.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::Deserialize;

@@ -1,8 +1,8 @@
 //! The events of a run on their way to the client.
 //!
-//! A stream has the frames after a given one, all of them, up to the end of the run or to a pause in
-//! which nothing but people is awaited. A client takes a stream that just ends for a run that has
-//! ended. So a stream ends cleanly only then; in every other case, such as a shutdown, the
+//! A stream has the frames after a given one, all of them, up to the end of the run or to a pause
+//! in which nothing but people is awaited. A client takes a stream that just ends for a run that
+//! has ended. So a stream ends cleanly only then; in every other case, such as a shutdown, the
 //! connection breaks, and the client knows that something is missing.
 
 use std::pin::Pin;

@@ -10,8 +10,8 @@ const PROTOCOL: &str = "ag-ui";
 /// Endpoint of the keys by which runs are found.
 const ENDPOINT: &str = "/ag-ui";
 
-/// The conversation of a thread: the one with this ID, or else the one that belongs to the thread of
-/// this tenant. Its ID is derived from both, so no other tenant can have it.
+/// The conversation of a thread: the one with this ID, or else the one that belongs to the thread
+/// of this tenant. Its ID is derived from both, so no other tenant can have it.
 pub(super) async fn conversation_of(
     app: &App,
     caller: &Caller,

@@ -2,8 +2,8 @@
 //!
 //! A key that was used is remembered, so that a request does not wait for the store. While any is
 //! remembered, a task asks for changes several times a second: a revoked or expired key then ends
-//! everything that was opened with it, within a second (A16). If the store cannot be read, keys that
-//! are remembered stay valid, because a revocation cannot be read either.
+//! everything that was opened with it, within a second (A16). If the store cannot be read, keys
+//! that are remembered stay valid, because a revocation cannot be read either.
 
 use std::{
     collections::HashMap,

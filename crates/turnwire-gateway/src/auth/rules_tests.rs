@@ -33,8 +33,8 @@ fn validity(rules: &Rules, key: &str) -> Option<Validity> {
     rules.holder(KeyDigest::of(key), clock()())?.validity
 }
 
-/// What was opened with a key that a reload removes ends, at once; with a key that stays, it goes on
-/// and ends with a later reload.
+/// What was opened with a key that a reload removes ends, at once; with a key that stays, it goes
+/// on and ends with a later reload.
 #[test]
 fn what_is_open_ends_with_its_key() {
     let first = rules(&keys(&["stays", "goes"]));

@@ -1,9 +1,10 @@
 //! Translates a Chat Completions request into a request of the Responses API.
 //!
 //! Both dialects ask for the same run, so there is one reader of requests, and this file only puts
-//! the fields where that reader expects them. It validates what gets lost in translation; everything
-//! else is validated by the reader, and [`FieldNames`] turns the paths in its errors back into those
-//! that the client wrote. Fields that no one reads are reported, as in the other dialect.
+//! the fields where that reader expects them. It validates what gets lost in translation;
+//! everything else is validated by the reader, and [`FieldNames`] turns the paths in its errors
+//! back into those that the client wrote. Fields that no one reads are reported, as in the other
+//! dialect.
 
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,7 @@
 //! Metrics of the store: what it has counted about itself, read at each scrape.
 //!
-//! A server without a store of its own, in memory, has them too, so that a dashboard needs no cases.
+//! A server without a store of its own, in memory, has them too, so that a dashboard needs no
+//! cases.
 
 use std::{
     fmt,

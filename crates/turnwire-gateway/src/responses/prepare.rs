@@ -202,8 +202,9 @@ fn asked_about(input: &Input, entries: &[Entry]) -> BTreeMap<String, CallId> {
     answers.filter_map(|id| Some((id.clone(), call_of(id)?))).collect()
 }
 
-/// The tools of a chat, as the client listed them: tools and MCP servers of the settings. Nothing is
-/// left out silently, because a chat has no place to report it, and no call can go to the client.
+/// The tools of a chat, as the client listed them: tools and MCP servers of the settings. Nothing
+/// is left out silently, because a chat has no place to report it, and no call can go to the
+/// client.
 pub(crate) async fn choose_tools(
     app: &App,
     caller: &Caller,

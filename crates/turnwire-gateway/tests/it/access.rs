@@ -74,8 +74,8 @@ fn names(list: &Value, key: &str) -> Vec<String> {
     data.map(|entry| entry[key].as_str().unwrap().to_owned()).collect()
 }
 
-/// A caller without one of its scopes sees a model as if it did not exist: in the list, by its name,
-/// and in requests of every kind, with the answer that any unknown name gets.
+/// A caller without one of its scopes sees a model as if it did not exist: in the list, by its
+/// name, and in requests of every kind, with the answer that any unknown name gets.
 #[tokio::test]
 async fn a_model_needs_one_of_its_scopes() {
     let world = plan(vec![Turn::new().text("Hi."); 20]).start().await;
@@ -154,7 +154,8 @@ async fn a_tool_needs_one_of_its_scopes() {
     world.close().await;
 }
 
-/// A function of the server is the client's own for whoever may not use it, and a search is left out.
+/// A function of the server is the client's own for whoever may not use it, and a search is left
+/// out.
 #[tokio::test]
 async fn tools_of_the_process_may_belong_to_tenants() {
     let world = plan(vec![Turn::new().text("Hi."); 20]).start().await;

@@ -1,5 +1,5 @@
-//! What a client chooses for an answer on `/chat` and `/chat/stream`: the model, the tools, and files
-//! that go with the message. They are read by the code of `/v1/responses`.
+//! What a client chooses for an answer on `/chat` and `/chat/stream`: the model, the tools, and
+//! files that go with the message. They are read by the code of `/v1/responses`.
 
 use std::sync::Arc;
 
@@ -113,8 +113,8 @@ async fn a_picked_tool_asks_and_the_run_goes_on() {
     world.close().await;
 }
 
-/// Pictures and files reach the model after the text, as with `/v1/responses`; a message may consist
-/// of them alone.
+/// Pictures and files reach the model after the text, as with `/v1/responses`; a message may
+/// consist of them alone.
 #[tokio::test]
 async fn a_message_carries_files() {
     let world = plan().0.start().await;

@@ -23,7 +23,8 @@ use crate::{
 const FLOOD: usize = 100;
 /// Requests of the other tenant that are measured, while it is idle and while it is not.
 const MEASURED: usize = 60;
-/// How often it is measured: whatever else the machine does meanwhile makes it slower, never faster.
+/// How often it is measured: whatever else the machine does meanwhile makes it slower, never
+/// faster.
 const TRIES: usize = 3;
 /// Less than this is fast, whatever it was before.
 const FAST: Duration = Duration::from_millis(150);

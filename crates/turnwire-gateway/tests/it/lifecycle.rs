@@ -289,8 +289,8 @@ fn turns_of(n_tools: u64, dice: &mut Dice) -> [Turn; 2] {
 }
 
 /// Notices when the machine stops for a moment, which is not our lateness: a thread for each core
-/// that sleeps for a millisecond at a time, and adds up how much longer it slept. What is told passes
-/// several threads, and each of them may be stopped.
+/// that sleeps for a millisecond at a time, and adds up how much longer it slept. What is told
+/// passes several threads, and each of them may be stopped.
 pub(crate) struct Sleeper {
     lost_micros: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,

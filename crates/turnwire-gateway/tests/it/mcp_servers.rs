@@ -127,8 +127,8 @@ async fn what_cannot_be_tried_says_so() {
     world.close().await;
 }
 
-/// The list has the calls of each server: how many, how many failed, how long they took. A call that
-/// was denied never reached its server.
+/// The list has the calls of each server: how many, how many failed, how long they took. A call
+/// that was denied never reached its server.
 #[tokio::test]
 async fn the_calls_of_a_server_are_counted() {
     let fails = FakeTool::new("fail", Behaviour::Fails("no luck".to_owned()));

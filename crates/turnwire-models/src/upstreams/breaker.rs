@@ -2,9 +2,9 @@
 //!
 //! A breaker is closed while the upstream works. It opens after several failures in a row, or when
 //! half of the recent requests fail; the upstream is then passed over for a pause. After the pause
-//! one request tries the upstream. If it gets an answer the breaker closes, otherwise the next pause
-//! is twice as long. An upstream that asks for a wait, or that is not configured correctly, is
-//! passed over at once.
+//! one request tries the upstream. If it gets an answer the breaker closes, otherwise the next
+//! pause is twice as long. An upstream that asks for a wait, or that is not configured correctly,
+//! is passed over at once.
 //!
 //! There is no I/O and no clock here: the caller passes the time.
 

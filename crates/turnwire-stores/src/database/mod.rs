@@ -39,7 +39,8 @@ pub(crate) trait Database: Send + Sync {
     /// Executes one statement in its own transaction.
     async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>>;
 
-    /// Executes statements in one transaction. After a unique violation, nothing of it has happened.
+    /// Executes statements in one transaction. After a unique violation, nothing of it has
+    /// happened.
     async fn query_all(&self, statements: &[RowsStatement]) -> Result<()> {
         let mut transaction = self.begin().await?;
         for statement in statements {
@@ -53,8 +54,8 @@ pub(crate) trait Database: Send + Sync {
         transaction.commit().await
     }
 
-    /// Executes changes with the same parameters in one transaction. No two of them concern the same
-    /// row.
+    /// Executes changes with the same parameters in one transaction. No two of them concern the
+    /// same row.
     async fn change(&self, changes: &[String], values: &[Value<'_>]) -> Result<()> {
         let mut transaction = self.begin().await?;
         transaction.query(&self.dialect().together(changes), values).await?;
@@ -85,8 +86,8 @@ pub(crate) trait Transaction: Send {
     async fn rollback(self: Box<Self>);
 }
 
-/// A statement of SQLite about any number of rows. It names them `zipped`, with the columns `n` (which
-/// counts them from 1), `c1`, `c2`, …
+/// A statement of SQLite about any number of rows. It names them `zipped`, with the columns `n`
+/// (which counts them from 1), `c1`, `c2`, …
 #[derive(Debug)]
 pub(crate) struct RowsStatement {
     /// With one parameter: the rows, as a JSON array of arrays.

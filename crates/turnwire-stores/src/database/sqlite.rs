@@ -61,12 +61,12 @@ static DIALECT: Dialect = Dialect {
     },
 };
 
-/// Page cache of the writer: 4 MB, as negative KB. Every active run appends to a page of its own, so
-/// the usual 2 MB are read again and again with more than a few hundred runs.
+/// Page cache of the writer: 4 MB, as negative KB. Every active run appends to a page of its own,
+/// so the usual 2 MB are read again and again with more than a few hundred runs.
 const WRITER_CACHE: &str = "-4096";
 
-/// Pages in the write-ahead log before they are copied to the file: 16 MB. Meanwhile a page that many
-/// commits have changed is copied once.
+/// Pages in the write-ahead log before they are copied to the file: 16 MB. Meanwhile a page that
+/// many commits have changed is copied once.
 const PAGES_BEFORE_CHECKPOINT: &str = "4096";
 
 /// One database file, or one database in memory.
@@ -100,8 +100,8 @@ impl SqliteDatabase {
         Ok(Self { writing, reading, _anchor: None })
     }
 
-    /// Creates a database in memory and runs the migrations. Readers and the writer take turns: there
-    /// is no write-ahead log in memory.
+    /// Creates a database in memory and runs the migrations. Readers and the writer take turns:
+    /// there is no write-ahead log in memory.
     pub(crate) async fn in_memory() -> Result<Self> {
         let name = format!("/{}", uuid::Uuid::new_v4().simple());
         let options =
@@ -180,8 +180,8 @@ impl Database for SqliteDatabase {
         self.change(&all, &values).await
     }
 
-    /// One text with all statements: each on its own would be a way to the thread of the connection and
-    /// back, on which the caller waits in line with everything else that the process does.
+    /// One text with all statements: each on its own would be a way to the thread of the connection
+    /// and back, on which the caller waits in line with everything else that the process does.
     async fn change(&self, changes: &[String], values: &[Value<'_>]) -> Result<()> {
         let connection = self.writing.acquire().await.map_err(failed)?;
         let mut transaction = SqliteTransaction(Some(connection));

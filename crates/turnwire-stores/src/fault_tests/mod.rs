@@ -80,7 +80,8 @@ impl Node {
     }
 }
 
-/// A run with a tool whose result is too large for the journal, and a request that is stored as a list.
+/// A run with a tool whose result is too large for the journal, and a request that is stored as a
+/// list.
 fn request(tenant: &str, conversation: Option<&str>) -> RunRequest {
     let call = json!({ "name": "work", "arguments": {} });
     let script = json!({ "turns": [{ "calls": [call] }, { "text": ["do", "ne"] }] }).to_string();

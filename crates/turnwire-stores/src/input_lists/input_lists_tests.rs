@@ -54,8 +54,8 @@ fn a_request_is_split_and_joined() {
     }
 }
 
-/// What is short, or is deleted before the next turn, is not worth it. What cannot be shared does not
-/// count.
+/// What is short, or is deleted before the next turn, is not worth it. What cannot be shared does
+/// not count.
 #[test]
 fn some_requests_are_stored_whole() {
     let mut short = request(3);

@@ -1,13 +1,14 @@
 //! Deduplication of long requests: a common prefix of several requests is stored once.
 //!
 //! A client that keeps a conversation itself sends all of it with every turn: its instructions, its
-//! tools, and every message so far. Of a request whose such parts take [`SHARED_FROM`] bytes or more,
-//! the items form a list. A list is stored as its last item and its parent, the list before that item,
-//! and its ID is a hash of everything in it. So what of a request is stored already is found by IDs, and
-//! only what is new is stored: a conversation of 200 turns grows with what is said, not with its
-//! square. Instructions and tools are a value of their own, the preamble, with an ID of the same kind:
-//! they are the same for many conversations, and may change within one. The rest of the request is
-//! stored with the run and with the first event of its journal, next to these IDs.
+//! tools, and every message so far. Of a request whose such parts take [`SHARED_FROM`] bytes or
+//! more, the items form a list. A list is stored as its last item and its parent, the list before
+//! that item, and its ID is a hash of everything in it. So what of a request is stored already is
+//! found by IDs, and only what is new is stored: a conversation of 200 turns grows with what is
+//! said, not with its square. Instructions and tools are a value of their own, the preamble, with
+//! an ID of the same kind: they are the same for many conversations, and may change within one. The
+//! rest of the request is stored with the run and with the first event of its journal, next to
+//! these IDs.
 //!
 //! A list is stored as long as a run refers to it or another list continues it ([`rows`]). If
 //! contents are encrypted, so are lists, and the hash has a key: an ID does not tell what is in a

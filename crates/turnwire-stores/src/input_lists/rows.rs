@@ -1,9 +1,9 @@
 //! Lists in the database.
 //!
 //! A run is created in one transaction with the list that it has, and a list is deleted in one
-//! transaction with the last run that has it. Row locks of PostgreSQL keep one from continuing what the
-//! other deletes, and deletions of a tenant's lists take turns; SQLite has one writer at a time. A
-//! preamble is a list of no items.
+//! transaction with the last run that has it. Row locks of PostgreSQL keep one from continuing what
+//! the other deletes, and deletions of a tenant's lists take turns; SQLite has one writer at a
+//! time. A preamble is a list of no items.
 
 use std::{collections::HashSet, iter};
 

@@ -156,8 +156,8 @@ fn encode_rows(rows: &[EventRow]) -> Vec<u8> {
     serde_json::to_vec(&rows).unwrap_or_default()
 }
 
-/// Decodes the events of a message, or returns `None` if it is malformed, or encrypted with a key that
-/// is not in memory.
+/// Decodes the events of a message, or returns `None` if it is malformed, or encrypted with a key
+/// that is not in memory.
 fn decode_page(sealing: &Sealing, tenant: &TenantId, run_id: &RunId, body: &[u8]) -> Option<Page> {
     let rows: Vec<(i64, i64, String)> = serde_json::from_slice(body).ok()?;
     let mut page = Page::default();

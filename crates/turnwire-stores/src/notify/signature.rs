@@ -38,8 +38,8 @@ impl Secret {
         Some(body)
     }
 
-    /// Like [`sign`](Self::sign), with the signature behind the body: what is signed so sorts as the
-    /// bodies do, if none is the beginning of another.
+    /// Like [`sign`](Self::sign), with the signature behind the body: what is signed so sorts as
+    /// the bodies do, if none is the beginning of another.
     pub(crate) fn sign_behind(&self, name: &str, body: &[u8]) -> Vec<u8> {
         let mut signed = self.sign(name, body);
         let length = signed.len() - body.len();

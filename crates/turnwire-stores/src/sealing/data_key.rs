@@ -87,8 +87,8 @@ impl<'a> Place<'a> {
         Self { column: "input_lists.item", row: id, part: 0 }
     }
 
-    /// Returns what is authenticated together with a value. Lengths keep two places apart whose parts
-    /// are the same text.
+    /// Returns what is authenticated together with a value. Lengths keep two places apart whose
+    /// parts are the same text.
     fn bound_to(self, tenant: &TenantId) -> Vec<u8> {
         let texts = [PURPOSE, tenant.as_str(), self.column, self.row];
         let mut bytes = Vec::with_capacity(160);

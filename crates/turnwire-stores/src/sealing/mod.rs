@@ -1,13 +1,13 @@
-//! Encryption of what is stored: each tenant has a random key, which is stored encrypted with a key of
-//! the operator.
+//! Encryption of what is stored: each tenant has a random key, which is stored encrypted with a key
+//! of the operator.
 //!
 //! Everything that reads or writes content of tenants passes here: [`Sealing::current`] returns the
 //! key to [write with](DataKey::seal), [`Sealing::open`] decrypts what was read. What was stored
 //! without encryption, before it was turned on, is returned as it is.
 //!
 //! A key that this process does not have is not a damaged row: it is
-//! [`DatabaseError::KeyMissing`], and another process may have it. A ciphertext that its key refuses
-//! is returned as it is, and is then as unreadable as any other damaged row.
+//! [`DatabaseError::KeyMissing`], and another process may have it. A ciphertext that its key
+//! refuses is returned as it is, and is then as unreadable as any other damaged row.
 
 mod data_key;
 mod tenant_keys;
@@ -211,8 +211,8 @@ impl Sealing {
         lock(&self.tenants).get(tenant).cloned()
     }
 
-    /// Returns the newest key in memory, if it need not be read again. One caller at a time is sent to
-    /// read it again; the others go on with what there is.
+    /// Returns the newest key in memory, if it need not be read again. One caller at a time is sent
+    /// to read it again; the others go on with what there is.
     fn fresh_key(&self, tenant: &TenantId) -> Option<Arc<DataKey>> {
         let mut tenants = lock(&self.tenants);
         let cached = tenants.get_mut(tenant)?;

@@ -14,8 +14,8 @@ fn with_keys(database: &Arc<dyn Database>, keys: &str) -> Sealing {
     Sealing::new(Arc::clone(database), Some(SecretKeys::read(keys).unwrap()))
 }
 
-/// A17: a server whose key of a tenant was encrypted with a key that it does not have yet goes on with
-/// the one in its memory: no run at work is given up.
+/// A17: a server whose key of a tenant was encrypted with a key that it does not have yet goes on
+/// with the one in its memory: no run at work is given up.
 #[tokio::test]
 async fn a_key_in_memory_outlives_a_hasty_rewrap() {
     let (database, tenant) = (database().await, TenantId::from("t"));
@@ -42,7 +42,8 @@ async fn a_wrong_key_makes_no_keys() {
     assert_eq!(keys.len(), 1);
 }
 
-/// A17: a key that another server has just made is found at once, also right after a look at the table.
+/// A17: a key that another server has just made is found at once, also right after a look at the
+/// table.
 #[tokio::test]
 async fn a_new_key_is_found_at_once() {
     let (database, tenant) = (database().await, TenantId::from("t"));

@@ -109,8 +109,8 @@ impl Sealing {
         self.insert(operator_keys, tenant, 1).await
     }
 
-    /// Fails if there are keys of tenants, and none of them is encrypted with a key of the settings:
-    /// with a wrong key, nobody else could read what is encrypted from now on.
+    /// Fails if there are keys of tenants, and none of them is encrypted with a key of the
+    /// settings: with a wrong key, nobody else could read what is encrypted from now on.
     async fn ensure_right_keys(&self, operator_keys: &SecretKeys) -> Result<()> {
         let known: Vec<&str> = operator_keys.ids().collect();
         let sql = format!(
@@ -252,8 +252,8 @@ fn unavailable(error: &dyn std::fmt::Display) -> DatabaseError {
     DatabaseError::Unavailable(error.to_string())
 }
 
-/// Returns what is authenticated together with a key. Lengths keep two keys apart whose parts are the
-/// same text.
+/// Returns what is authenticated together with a key. Lengths keep two keys apart whose parts are
+/// the same text.
 fn bound_to(tenant: &TenantId, id: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in [PURPOSE, tenant.as_str(), id] {

@@ -1,8 +1,8 @@
 //! Counters of minutes, in Redis.
 //!
-//! Each minute leaves a row per subject and node that nobody needs a minute later. Redis forgets them
-//! by itself. Days and months stay in the database: a budget has to survive a Redis that is restarted
-//! without its data.
+//! Each minute leaves a row per subject and node that nobody needs a minute later. Redis forgets
+//! them by itself. Days and months stay in the database: a budget has to survive a Redis that is
+//! restarted without its data.
 //!
 //! A count is signed, because other clients may be able to write there. One that is malformed or
 //! not signed is not counted.
@@ -139,8 +139,8 @@ impl MinuteCounters {
         sum
     }
 
-    /// Returns who of a tenant used something in the minute of `at`: the first `limit` of them in the
-    /// order of their names.
+    /// Returns who of a tenant used something in the minute of `at`: the first `limit` of them in
+    /// the order of their names.
     pub(crate) async fn holders(
         &self,
         tenant: &TenantId,

@@ -1,5 +1,5 @@
-//! The writer of this process. It commits events of all runs in batches, and [tells](reports) whoever
-//! waits for them.
+//! The writer of this process. It commits events of all runs in batches, and [tells](reports)
+//! whoever waits for them.
 //!
 //! Callers queue their rows and wait. Appends queued during a commit form the next batch. So more
 //! runs share a commit under load, and no append waits for more than one earlier commit, unless its

@@ -1,5 +1,5 @@
-//! Batches in PostgreSQL: one statement, and a transaction of several only when a webhook is due, or a
-//! run ends that begins or changes its summary in the same append.
+//! Batches in PostgreSQL: one statement, and a transaction of several only when a webhook is due,
+//! or a run ends that begins or changes its summary in the same append.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 

@@ -1,8 +1,8 @@
 //! Tells callers, readers and other workers what became of a batch.
 //!
-//! Every report wakes the task of a run and the connections that read it. Five hundred at once would
-//! put a thousand tasks before whatever else has to happen in this process, such as the request of
-//! another tenant. So a tenant with few appends in a batch is told first, and the others
+//! Every report wakes the task of a run and the connections that read it. Five hundred at once
+//! would put a thousand tasks before whatever else has to happen in this process, such as the
+//! request of another tenant. So a tenant with few appends in a batch is told first, and the others
 //! [`GROUP`] at a time, with a turn for all other tasks in between. While there is nothing else to
 //! do, that takes no longer.
 

@@ -30,8 +30,8 @@ fn n_told(answers: &mut [Answer]) -> usize {
     n
 }
 
-/// A tenant with few appends in a batch does not wait for the five hundred of another, which are told
-/// a few at a time.
+/// A tenant with few appends in a batch does not wait for the five hundred of another, which are
+/// told a few at a time.
 #[test]
 fn a_tenant_with_few_appends_is_told_first() {
     let mut reports = reports();
@@ -81,8 +81,8 @@ fn a_tenant_is_told_in_order() {
     assert_eq!(n_told(&mut answers), GROUP);
 }
 
-/// Other tasks have their turn between the groups, and whoever stops in the middle can go on: all are
-/// told, each with its own answer.
+/// Other tasks have their turn between the groups, and whoever stops in the middle can go on: all
+/// are told, each with its own answer.
 #[tokio::test]
 async fn all_are_told_with_turns_for_others() {
     let mut reports = reports();

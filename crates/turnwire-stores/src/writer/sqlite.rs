@@ -1,8 +1,8 @@
-//! Batches in SQLite: one transaction, with all rows of a table in one statement, and all statements in
-//! one text.
+//! Batches in SQLite: one transaction, with all rows of a table in one statement, and all
+//! statements in one text.
 //!
-//! Such a transaction does not tell which of its rows had a conflict. Conflicts are rare: if there was
-//! one, the batch is written again, row by row.
+//! Such a transaction does not tell which of its rows had a conflict. Conflicts are rare: if there
+//! was one, the batch is written again, row by row.
 
 use std::{sync::Arc, time::Duration};
 
@@ -173,8 +173,8 @@ fn insert_events(jobs: &[Job]) -> Result<RowsStatement> {
     })
 }
 
-/// Inserts the events of `job`. Returns `false` and inserts nothing if its seq is taken, or if nobody
-/// would execute the run.
+/// Inserts the events of `job`. Returns `false` and inserts nothing if its seq is taken, or if
+/// nobody would execute the run.
 async fn insert_events_of(transaction: &mut dyn Transaction, job: &Job) -> Result<bool> {
     let mut rows = job.rows.iter();
     let Some(first) = rows.next() else { return Ok(true) };

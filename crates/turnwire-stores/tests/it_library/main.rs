@@ -117,8 +117,8 @@ async fn the_library_in_memory_keeps_the_promises_of_a_library() {
     library::check_meaning(&library, &reader).await;
 }
 
-/// A request that is abandoned in the middle of a statement closes its connection. What is in memory
-/// stays, and belongs to one store only.
+/// A request that is abandoned in the middle of a statement closes its connection. What is in
+/// memory stays, and belongs to one store only.
 #[tokio::test]
 async fn what_is_in_memory_outlasts_its_connections() {
     let store = Store::in_memory().await.unwrap();

@@ -188,8 +188,8 @@ async fn old_entries_go_and_the_rest_holds() {
     }
 }
 
-/// A key that ended goes when no entry can name it any more. One that ended later, one that is valid
-/// and the newest stay: a store that had a key stays locked.
+/// A key that ended goes when no entry can name it any more. One that ended later, one that is
+/// valid and the newest stay: a store that had a key stays locked.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_keys_go_with_the_log_that_names_them() {
     let day = Duration::from_hours(24);

@@ -134,8 +134,8 @@ async fn words_of_a_finished_run_share_rows() {
     }
 }
 
-/// C2, C3: nobody may write to a run that has changed hands but its last owner, and the fence is the row
-/// that is there. So these runs stay as they are.
+/// C2, C3: nobody may write to a run that has changed hands but its last owner, and the fence is
+/// the row that is there. So these runs stay as they are.
 #[tokio::test]
 async fn runs_that_changed_hands_stay() {
     for backend in Backend::all() {
@@ -215,8 +215,8 @@ async fn a_journal_is_compacted_when_its_time_has_come() {
     }
 }
 
-/// C24: a worker of a version that cannot read what compaction writes keeps everybody from it, until it
-/// is gone.
+/// C24: a worker of a version that cannot read what compaction writes keeps everybody from it,
+/// until it is gone.
 #[tokio::test]
 async fn a_version_before_can_read_everything() {
     for backend in Backend::both() {

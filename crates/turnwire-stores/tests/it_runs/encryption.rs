@@ -357,8 +357,8 @@ async fn a_missing_key_is_not_damage() {
     }
 }
 
-/// A17: when the keys of a tenant are deleted, nothing of it can be read any more, and nobody gets a
-/// ciphertext in place of a text or a file.
+/// A17: when the keys of a tenant are deleted, nothing of it can be read any more, and nobody gets
+/// a ciphertext in place of a text or a file.
 #[tokio::test]
 async fn without_its_keys_a_tenant_is_unreadable() {
     for backend in Backend::both() {
@@ -412,7 +412,8 @@ async fn moved_ciphertexts_are_refused() {
                     run.id()
                 )
             };
-            // Even the same events under another name are refused, so their rows are taken as they are.
+            // Even the same events under another name are refused, so their rows are taken as they
+            // are.
             assert!(!backend.ask(&rename("runs", "id")).await.is_empty());
             assert!(!backend.ask(&rename("run_events", "run_id")).await.is_empty());
         }
@@ -463,8 +464,8 @@ async fn moved_ciphertexts_are_refused() {
     }
 }
 
-/// A17: a new key of the operator takes over the keys of tenants, and nothing else is rewritten. Then
-/// the old one is not needed any more.
+/// A17: a new key of the operator takes over the keys of tenants, and nothing else is rewritten.
+/// Then the old one is not needed any more.
 #[tokio::test]
 async fn a_key_of_the_operator_is_replaced() {
     for backend in Backend::all() {

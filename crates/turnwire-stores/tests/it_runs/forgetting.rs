@@ -262,8 +262,8 @@ async fn an_old_chain_goes_as_a_whole() {
     }
 }
 
-/// C25: a deletion that was interrupted after the run was hidden is completed; a hidden run that another
-/// one continues stays.
+/// C25: a deletion that was interrupted after the run was hidden is completed; a hidden run that
+/// another one continues stays.
 #[tokio::test]
 async fn an_interrupted_deletion_is_completed() {
     for backend in Backend::all() {

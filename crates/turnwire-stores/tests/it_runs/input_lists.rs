@@ -1,5 +1,5 @@
-//! Long requests are stored once for all that begin alike, and nobody notices: whoever reads a request
-//! gets all of it, and what is deleted is gone.
+//! Long requests are stored once for all that begin alike, and nobody notices: whoever reads a
+//! request gets all of it, and what is deleted is gone.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should fall over")]
 
 use std::{sync::Arc, time::Duration};
@@ -203,8 +203,8 @@ async fn what_nobody_has_any_more_is_gone() {
     }
 }
 
-/// C25: a run that was deleted is part of the context of the run that continues it, and goes with it.
-/// Its instructions, and items that have rows of their own, are not needed for that.
+/// C25: a run that was deleted is part of the context of the run that continues it, and goes with
+/// it. Its instructions, and items that have rows of their own, are not needed for that.
 #[tokio::test]
 async fn a_deleted_run_stays_for_the_one_that_continues_it() {
     for Pair { backend, store, .. } in stores().await {
@@ -320,8 +320,8 @@ async fn tenants_share_nothing() {
     }
 }
 
-/// Lists of the same beginning are created and deleted at once, by two nodes; no run that is left lost
-/// a part of its request.
+/// Lists of the same beginning are created and deleted at once, by two nodes; no run that is left
+/// lost a part of its request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn creations_and_deletions_do_not_disturb_each_other() {
     for backend in Backend::both() {
@@ -379,8 +379,8 @@ async fn until_blocked(backend: &Backend) {
     timeout(Duration::from_secs(10), is_waiting).await.unwrap();
 }
 
-/// A run that is created while another node deletes the list that it is to have waits, and stores the
-/// list again.
+/// A run that is created while another node deletes the list that it is to have waits, and stores
+/// the list again.
 #[tokio::test]
 async fn a_list_that_another_node_deletes_is_stored_again() {
     let backend = Backend::postgres();

@@ -176,8 +176,8 @@ async fn old_windows_are_deleted() {
     }
 }
 
-/// Active runs are counted by tenant and by holder, whoever executes them but the one who asks; ended
-/// ones are not.
+/// Active runs are counted by tenant and by holder, whoever executes them but the one who asks;
+/// ended ones are not.
 #[tokio::test]
 async fn runs_of_others_are_counted() {
     for backend in Backend::both() {

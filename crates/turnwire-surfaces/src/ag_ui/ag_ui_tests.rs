@@ -290,8 +290,8 @@ fn an_interrupt_has_the_claims_of_the_server() {
     assert!(facts.get("effect").is_none() && facts.get("server_claims").is_none(), "{facts}");
 }
 
-/// AG-UI 2.4: a reader that finds nothing after the question sends the end of the run, which has the
-/// same number and bytes for one that comes later.
+/// AG-UI 2.4: a reader that finds nothing after the question sends the end of the run, which has
+/// the same number and bytes for one that comes later.
 #[test]
 fn a_pause_is_the_next_frame_for_every_reader() {
     let mut live = AgUi::new();

@@ -1,8 +1,8 @@
 //! The messages of the thread as a client has them.
 //!
-//! The protocol cannot withdraw one message. A snapshot replaces them all, and what it leaves out is
-//! gone. So after a withdrawn turn the client gets the messages it came with, and all messages of
-//! this run but those of that turn.
+//! The protocol cannot withdraw one message. A snapshot replaces them all, and what it leaves out
+//! is gone. So after a withdrawn turn the client gets the messages it came with, and all messages
+//! of this run but those of that turn.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -96,8 +96,8 @@ impl Tools {
         self.parent = None;
     }
 
-    /// Starts a call. It belongs to the last message of its turn; calls of a turn without text share
-    /// a message that has nothing else.
+    /// Starts a call. It belongs to the last message of its turn; calls of a turn without text
+    /// share a message that has nothing else.
     pub(super) fn announce(
         &mut self,
         call: &Call,

@@ -26,8 +26,8 @@ use crate::{
 pub enum AiSdkFrame {
     /// A chunk.
     Chunk(UiChunk),
-    /// Only people are awaited. If nothing follows at once, the stream ends with these chunks, which
-    /// are those that the next event of the run makes if it ends the segment. Not counted.
+    /// Only people are awaited. If nothing follows at once, the stream ends with these chunks,
+    /// which are those that the next event of the run makes if it ends the segment. Not counted.
     ///
     /// The engine asks for all approvals of a turn together, and answers at once those that a
     /// person has given for the whole conversation.

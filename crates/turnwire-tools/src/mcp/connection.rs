@@ -207,7 +207,8 @@ impl Connection {
         }
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
         match timeout(SUBSCRIBE_TIMEOUT, self.peer.listen(filter)).await {
-            // `MessageRouter` handles the notifications; this task only keeps the subscription open.
+            // `MessageRouter` handles the notifications; this task only keeps the subscription
+            // open.
             Ok(Ok(mut subscription)) => {
                 tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
                     while let Ok(Some(_)) = subscription.next().await {}

@@ -128,8 +128,8 @@ async fn log_stderr(label: String, mut stderr: impl AsyncRead + Unpin, redactor:
     }
 }
 
-/// Turns pieces of stderr into lines without secrets. A piece may end within a secret, so what may be
-/// the beginning of one waits for the next piece.
+/// Turns pieces of stderr into lines without secrets. A piece may end within a secret, so what may
+/// be the beginning of one waits for the next piece.
 struct StderrLines<'a> {
     redactor: &'a Redactor,
     /// What comes after the last complete line.

@@ -2,8 +2,8 @@
 //!
 //! Some servers repeat the headers they received, for example in an error. What a server returns is
 //! recorded, shown and sent to the model, so the secrets that were sent to it are replaced before
-//! anything else sees the message. This is for mistakes: a server that wants to pass a secret on can
-//! encode it.
+//! anything else sees the message. This is for mistakes: a server that wants to pass a secret on
+//! can encode it.
 
 use std::{
     borrow::Cow,
@@ -121,8 +121,8 @@ impl Redactor {
         }
     }
 
-    /// Adds the value of a header: without its scheme if it has one, otherwise as a whole and by its
-    /// cookies.
+    /// Adds the value of a header: without its scheme if it has one, otherwise as a whole and by
+    /// its cookies.
     fn add(&mut self, value: &str) {
         let value = value.trim();
         let parts = match value.split_once(' ') {

@@ -1,10 +1,10 @@
 //! Servers supplied by requests, by URL.
 //!
 //! A server is accepted only if the operator allows its URL for the tenant. It is reached through
-//! the [egress client](crate::Egress), which checks every address of a name and follows no redirects,
-//! and gets the arguments of calls and the headers that the request supplied with it. A connection
-//! belongs to one tenant and one URL, and is never shared. One with headers of a request belongs to
-//! that run alone, and is closed when the run is over.
+//! the [egress client](crate::Egress), which checks every address of a name and follows no
+//! redirects, and gets the arguments of calls and the headers that the request supplied with it. A
+//! connection belongs to one tenant and one URL, and is never shared. One with headers of a request
+//! belongs to that run alone, and is closed when the run is over.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -88,7 +88,8 @@ fn servers_of_requests_are_not_shared() {
     assert!(!closing.is_cancelled());
 }
 
-/// A6: a connection with secrets belongs to one run, is not closed for others, and goes with the run.
+/// A6: a connection with secrets belongs to one run, is not closed for others, and goes with the
+/// run.
 #[test]
 fn servers_with_secrets_belong_to_their_run() {
     let rules = rules(UrlRule::at("https://mcp.example.com").unwrap());

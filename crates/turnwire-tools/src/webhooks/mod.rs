@@ -123,7 +123,8 @@ impl Drop for Slot {
 }
 
 impl WebhookSender {
-    /// Creates a sender. Deliveries to addresses that are not among `receivers` stay where they are.
+    /// Creates a sender. Deliveries to addresses that are not among `receivers` stay where they
+    /// are.
     pub fn new(
         outbox: Arc<dyn WebhookOutbox>,
         egress: Egress,
@@ -140,8 +141,8 @@ impl WebhookSender {
             return;
         }
         let (sender, slots) = (Arc::new(self), Slots::default());
-        // Tasks, because an attempt that waits for its turn in this loop would hold the connection to
-        // the database that the loop waits for.
+        // Tasks, because an attempt that waits for its turn in this loop would hold the connection
+        // to the database that the loop waits for.
         let mut attempts = JoinSet::new();
         let mut counted: Option<Instant> = None;
         let mut is_away = false;

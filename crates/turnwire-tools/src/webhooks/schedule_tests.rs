@@ -2,7 +2,8 @@ use super::*;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// A receiver that is away for three days misses nothing, and one that never comes back is given up.
+/// A receiver that is away for three days misses nothing, and one that never comes back is given
+/// up.
 #[test]
 fn pauses_grow_to_three_days_and_end() {
     let pauses: Vec<Duration> = (1..).map_while(|n| pause("evt_1", n, None)).collect();

@@ -250,8 +250,8 @@ async fn the_end_of_a_run_is_sent() {
     assert_eq!(outbox.counts.n_delivered(), 1);
 }
 
-/// A receiver that is away for ten minutes, while the server is killed fifty times, gets everything,
-/// and drops repeats by their ID. A killed server leaves its claims behind.
+/// A receiver that is away for ten minutes, while the server is killed fifty times, gets
+/// everything, and drops repeats by their ID. A killed server leaves its claims behind.
 #[tokio::test]
 async fn nothing_is_lost_while_a_receiver_is_away_and_servers_are_killed() {
     let receiver = Receiver::start().await;
@@ -289,8 +289,8 @@ async fn nothing_is_lost_while_a_receiver_is_away_and_servers_are_killed() {
     assert_eq!(distinct, expected.iter().collect::<HashSet<&String>>());
 }
 
-/// A receiver that never comes back is given up after the last attempt, and one that says it is gone
-/// at once. What was given up can be sent again.
+/// A receiver that never comes back is given up after the last attempt, and one that says it is
+/// gone at once. What was given up can be sent again.
 #[tokio::test]
 async fn a_receiver_that_is_gone_is_given_up() {
     let receiver = Receiver::start().await;

@@ -105,8 +105,8 @@ fn check_record(facts: &RunFacts, journal: &[RecordedEvent], violations: &mut Vi
     }
 }
 
-/// Returns the times of the first work and of the end. A request has its time before the store admits
-/// it, and may have waited there for the end of the run before it in its conversation.
+/// Returns the times of the first work and of the end. A request has its time before the store
+/// admits it, and may have waited there for the end of the run before it in its conversation.
 pub(super) fn span(journal: &[RecordedEvent]) -> Option<(i64, Option<i64>)> {
     let is_work = |recorded: &&RecordedEvent| {
         !matches!(recorded.event, Event::RunQueued { .. } | Event::RunStarted)

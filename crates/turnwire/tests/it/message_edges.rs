@@ -1,5 +1,5 @@
-//! S4-X: the edges of the message list: stages, order, late and split pieces, interruptions, and what
-//! stays visible after a stop.
+//! S4-X: the edges of the message list: stages, order, late and split pieces, interruptions, and
+//! what stays visible after a stop.
 
 use std::time::Duration;
 

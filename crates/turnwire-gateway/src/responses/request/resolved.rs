@@ -6,7 +6,8 @@ use turnwire_contract::Item;
 
 use crate::limits::RequestLimits;
 
-/// Items and files that the input refers to, looked up beforehand; see [`references`](super::references).
+/// Items and files that the input refers to, looked up beforehand; see
+/// [`references`](super::references).
 #[derive(Debug, Clone, Default)]
 pub struct ResolvedReferences {
     /// Items by ID. A hosted call is two items: the call and its result.
