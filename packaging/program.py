@@ -11,6 +11,7 @@ from pathlib import Path
 
 from archives import Entry
 
+SYMBOL_TABLE = 2
 MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
 SHELLS = {"bash": "turnwire.bash", "zsh": "_turnwire", "fish": "turnwire.fish"}
 
@@ -44,7 +45,8 @@ class Program:
     def run(self, *arguments: str) -> bytes:
         # Nothing of this machine may get into a package.
         environment = {"PATH": os.environ["PATH"], "NO_COLOR": "1"}
-        return subprocess.check_output([self.path, *arguments], env=environment, cwd="/")
+        emulator = [] if self.machine == os.uname().machine else [f"qemu-{self.machine}-static"]
+        return subprocess.check_output([*emulator, self.path, *arguments], env=environment, cwd="/")
 
     def papers(self) -> list[Entry]:
         """Manual pages and completions, which the program writes itself."""
@@ -69,23 +71,34 @@ def inspect(binary: Path, version: str) -> Program:
     return program
 
 
-def newest_glibc(data: bytes) -> tuple[int, int] | None:
-    """From the names of symbol versions in the dynamic string table."""
+def sections(data: bytes) -> list[tuple[str, int, bytes]]:
+    """Name, kind and content of each section."""
     offset = struct.unpack_from("<Q", data, 0x28)[0]
     size, count, names_index = struct.unpack_from("<HHH", data, 0x3A)
-    sections = [struct.unpack_from("<IIQQQQ", data, offset + n * size) for n in range(count)]
-    names = sections[names_index][4]
-    for name, _kind, _flags, _address, start, length in sections:
-        if data.startswith(b".dynstr\0", names + name):
-            found = re.findall(rb"\0GLIBC_(\d+)\.(\d+)", data[start : start + length])
+    headers = [struct.unpack_from("<IIQQQQ", data, offset + n * size) for n in range(count)]
+    names = headers[names_index][4]
+
+    def name(start: int) -> str:
+        return data[names + start : data.index(b"\0", names + start)].decode()
+
+    return [(name(at), kind, data[start : start + length]) for at, kind, _flags, _address, start, length in headers]
+
+
+def newest_glibc(data: bytes) -> tuple[int, int] | None:
+    """From the names of symbol versions in the dynamic string table."""
+    for name, _kind, content in sections(data):
+        if name == ".dynstr":
+            found = re.findall(rb"\0GLIBC_(\d+)\.(\d+)", content)
             return max(((int(a), int(b)) for a, b in found), default=None)
     return None
 
 
 def stripped(binary: Path, folder: Path) -> Path:
-    """A copy without symbols, which take two thirds of the room."""
+    """A copy without symbols, which take much of the room."""
     copy = folder / "turnwire"
     shutil.copy(binary, copy)
     copy.chmod(0o755)
-    subprocess.run(["strip", "--strip-unneeded", copy], check=True)
+    # What is made for another machine was linked without symbols: the tools of this one do not know it.
+    if any(kind == SYMBOL_TABLE for _name, kind, _content in sections(copy.read_bytes())):
+        subprocess.run(["strip", "--strip-unneeded", copy], check=True)
     return copy
