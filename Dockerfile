@@ -22,7 +22,7 @@ COPY --from=page /source/web/dist web/dist
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \
     cargo build --locked --release --package turnwire-cli \
-    && cp target/release/turnwire /turnwire \
+    && strip -o /turnwire target/release/turnwire \
     && mkdir /state
 
 FROM gcr.io/distroless/cc-debian12:nonroot

@@ -32,7 +32,7 @@ use crate::{
 
 /// A server lives for months: what a burst of work needed must go back to the system, which the
 /// allocator of the C library does by chance.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[cfg(target_os = "linux")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
