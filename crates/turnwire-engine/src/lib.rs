@@ -65,6 +65,7 @@ mod retry;
 mod run_changes;
 mod run_context;
 mod run_feed;
+mod run_handle;
 mod run_loop;
 mod run_servers;
 pub mod run_state;
@@ -96,8 +97,9 @@ pub use quotas::{
     Measure, Quota, QuotaAnswer, QuotaOptions, QuotaStatus, Quotas, RunSlot, SubjectUsage,
 };
 pub use run_changes::RunChange;
+pub use run_handle::RunHandle;
 pub use run_state::{RunState, Step};
-pub use runs::{DeleteError, EngineParts, RunHandle, Runs, StartError, StartOptions};
+pub use runs::{DeleteError, EngineParts, Runs, StartError, StartOptions};
 pub use settings::EngineSettings;
 pub use tool_try::{ListedTool, one_call};
 pub use toolbox::{Toolbox, ToolboxError};

@@ -32,9 +32,10 @@ use crate::{
     observers::RunObservers,
     quotas::QuotaSubjects,
     run_context::{DriveOutcome, RunContext},
+    run_handle::RunHandle,
     run_loop::drive,
     run_state::{RunState, item_prefix},
-    runs::{RunHandle, Runs, StartError, StartOptions},
+    runs::{Runs, StartError, StartOptions},
     settings::RunModel,
     sync::lock,
 };

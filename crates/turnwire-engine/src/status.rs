@@ -9,7 +9,8 @@ use turnwire_contract::{
 
 use crate::{
     Result,
-    runs::{RunHandle, Runs, StartError},
+    run_handle::RunHandle,
+    runs::{Runs, StartError},
     sync::lock,
 };
 
