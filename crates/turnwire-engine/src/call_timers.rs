@@ -10,7 +10,7 @@ use crate::deadline::later;
 pub(crate) struct AttemptTimers {
     /// Maximum time without a report.
     silence: Duration,
-    /// Interval between two `ToolSilent` events. [`Duration::MAX`] disables them.
+    /// Interval between two `ToolStayedSilent` events. [`Duration::MAX`] disables them.
     silent_interval: Duration,
     /// End of the total time of the call.
     deadline: Instant,

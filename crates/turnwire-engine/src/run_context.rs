@@ -24,7 +24,7 @@ pub(crate) struct RunContext {
     pub(crate) store: Arc<dyn RunStore>,
     pub(crate) blobs: Arc<dyn BlobStore>,
     pub(crate) tasks: TaskTracker,
-    /// Interval between two `ToolSilent` events of a silent tool.
+    /// Interval between two `ToolStayedSilent` events of a silent tool.
     pub(crate) tool_silent_interval: Duration,
     /// Decides which calls need an approval.
     pub(crate) policy: ApprovalPolicy,

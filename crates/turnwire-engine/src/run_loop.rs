@@ -185,8 +185,8 @@ fn skipped(calls: Vec<CallId>, reason: &str) -> Vec<Event> {
     calls.into_iter().map(end).collect()
 }
 
-/// Ends the run: first in the journal, whose fencing proves that the run is still ours, then in the
-/// conversation. Returns its outcome.
+/// Ends the run in the journal, whose fencing proves that the run is still ours, and in the
+/// conversation: in one transaction if the store has both. Returns its outcome.
 async fn finish(run: &LiveRun, context: &RunContext, outcome: RunOutcome) -> Result<RunOutcome> {
     // The last turn may have ended it.
     let recorded = run.state().outcome().cloned();

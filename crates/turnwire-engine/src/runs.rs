@@ -42,7 +42,7 @@ use crate::{
     toolbox::Toolbox,
 };
 
-/// Default interval between two `ToolSilent` events of a silent tool.
+/// Default interval between two `ToolStayedSilent` events of a silent tool.
 const TOOL_SILENT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Default byte limit for files in all prompts at once.
@@ -88,7 +88,7 @@ pub struct EngineParts {
     pub workers: Arc<dyn Workers>,
     /// Source of time and ids.
     pub clock_and_ids: Arc<ClockAndIds>,
-    /// Interval between two `ToolSilent` events of a silent tool.
+    /// Interval between two `ToolStayedSilent` events of a silent tool.
     pub tool_silent_interval: Duration,
     /// Approval policy, in addition to what tools and requests specify.
     pub policy: ApprovalPolicy,

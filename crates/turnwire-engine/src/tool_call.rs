@@ -2,7 +2,8 @@
 //!
 //! The tool knows nothing of events. This module records the start before the tool runs, records
 //! its reports and its silence, enforces cancellation and timeouts, survives a panic of the tool,
-//! and records exactly one end.
+//! and records exactly one end, unless a person has to say how the call ended, or the run stops or
+//! is handed over before the tool has begun.
 
 use std::{
     any::Any,

@@ -1,8 +1,11 @@
 //! All appends to the journal of a run after its first events, which are stored with the run.
 //!
 //! A [`LiveRun`] is a run that this process executes. Every event goes through [`LiveRun::record`]
-//! and its siblings, which guarantee: an event is durable before anyone sees it, the state is never
-//! ahead of the journal, and a worker that lost its run finds out at its next append.
+//! and its siblings, which guarantee: an event is durable before anyone sees it (unless the run is
+//! ephemeral), the state is never ahead of the journal, and a worker that lost its run finds out at
+//! its next append.
+//!
+//! Only a run that no worker can take over is ended without one, by its store (`takeover.rs`).
 //!
 //! Events recorded during an append wait and are then written in one batch (group commit). Eight
 //! tools that report at once cost one or two appends.
@@ -223,7 +226,8 @@ impl LiveRun {
         }
     }
 
-    /// Attaches a first reader, which sees a tool's start before the tool runs.
+    /// Attaches a first reader: a tool begins when this reader has seen its start, or after a grace
+    /// period.
     pub fn with_first_reader(mut self, first_reader: Option<watch::Receiver<Seq>>) -> Self {
         let first_reader =
             first_reader.map(|seen| FirstReader { seen, is_slow: AtomicBool::new(false) });
@@ -343,8 +347,9 @@ impl LiveRun {
     /// Appends `events` in one batch. Returns the last seq once all are durable.
     ///
     /// Not cancel-safe: if the future is dropped during the append, the events may or may not be
-    /// stored. The engine never drops it: only models and tools are aborted, and external requests
-    /// run in their own tasks.
+    /// stored. The engine drops it only when another append of the run has failed and the run is
+    /// given up: otherwise only models and tools are aborted, and external requests run in their
+    /// own tasks.
     pub async fn record_all(&self, events: Vec<Event>) -> Result<Seq> {
         let seq = self.assign_seqs(events, None)?;
         self.commit_up_to(seq).await

@@ -69,7 +69,7 @@ impl LiveRun {
         }
     }
 
-    /// Signals that a question with an expiry was recorded.
+    /// Signals that a question was recorded, which may expire.
     pub(crate) fn note_asked(&self) {
         self.asked.notify_one();
     }

@@ -85,8 +85,8 @@ pub(super) async fn create(
     let (in_background, has_key) = (request.background == Some(true), key.is_some());
     let (options, seen) = CreateOptions::of(&request, key);
     let (handle, guard) = create_once(&app, &caller, request, options, |_| {}).await?;
-    // The reader was opened before the run began. `seen` tells the run how far it has come, because
-    // a tool waits a moment for its start to reach this client (decision 006).
+    // The reader of a new run was opened before the run began. `seen` tells the run how far it has
+    // come, because a tool waits a moment for its start to reach this client (decision 006).
     let events = handle.events().await?;
     if streams {
         let frames = watched_frames(Responses::new(profile), events, Some(seen));
