@@ -39,7 +39,6 @@ pub struct RecordedEvent {
     #[schema(value_type = u64)]
     pub seq: Seq,
     /// Time at which the event was recorded.
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// The event.
     pub event: Event,
@@ -66,7 +65,6 @@ pub enum Event {
         worker: Option<String>,
         /// Time at which the previous worker was last heard of. Not set if it released the run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[schema(value_type = Option<String>, format = DateTime)]
         last_heard: Option<Timestamp>,
     },
 
@@ -243,7 +241,6 @@ pub enum Event {
         call_id: CallId,
         /// Time at which the call is denied automatically. Not set if the approval does not expire.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[schema(value_type = Option<String>, format = DateTime)]
         expires_at: Option<Timestamp>,
         /// The tool's current description, if approval is required because the tool's definition
         /// differs from the trusted one.
@@ -350,7 +347,6 @@ pub enum Event {
         schema: Value,
         /// Time at which the request expires. Not set if it lasts as long as the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[schema(value_type = Option<String>, format = DateTime)]
         expires_at: Option<Timestamp>,
         /// Whether the request comes from the engine and not from the tool: the outcome of the call
         /// is unknown, and a person settles it.

@@ -195,13 +195,6 @@ words! {
     }
 }
 
-impl Parameter {
-    /// Returns the path of the parameter in a request; also its name in the settings.
-    pub fn name(self) -> &'static str {
-        self.as_str()
-    }
-}
-
 /// What a model supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {

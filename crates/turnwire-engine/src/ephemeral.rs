@@ -129,7 +129,7 @@ impl Journal for EphemeralJournal {
         &self,
         tenant: &TenantId,
         batch: Vec<Arc<RecordedEvent>>,
-        _ending: RunEnd,
+        _run_end: RunEnd,
     ) -> Result<bool> {
         self.append(tenant, batch).await?;
         Ok(true)

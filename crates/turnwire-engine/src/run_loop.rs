@@ -204,7 +204,7 @@ async fn finish(run: &LiveRun, context: &RunContext, outcome: RunOutcome) -> Res
 /// Stores the entries that a finished run adds to its conversation, unless the batch of its end
 /// included them.
 pub(crate) async fn persist_end(run: &LiveRun, store: &dyn RunStore, outcome: RunOutcome) {
-    if !run.ending_is_stored() {
+    if !run.run_end_is_stored() {
         let entries = run.state().added().to_vec();
         if let Err(error) = store.finish(run.id(), outcome, entries).await {
             error!(%error, "failed to store the conversation");

@@ -88,7 +88,7 @@ fn check(kind: &str, capabilities: &Capabilities, written: fn(&Prompt) -> Value)
     for parameter in Parameter::ALL.iter().copied() {
         let (without, with) = without_and_with(parameter);
         let is_sent = written(&without) != written(&with);
-        assert_eq!(is_sent, capabilities.takes(parameter), "{kind}: {}", parameter.name());
+        assert_eq!(is_sent, capabilities.takes(parameter), "{kind}: {}", parameter.as_str());
     }
 }
 
@@ -112,9 +112,9 @@ fn what_is_set_is_asked_for() {
         let before: BTreeSet<_> = without.generation.asked().collect();
         let new: Vec<_> = with.generation.asked().filter(|it| !before.contains(it)).collect();
         let expected = if elsewhere.contains(&parameter) { vec![] } else { vec![parameter] };
-        assert_eq!(new, expected, "{}", parameter.name());
+        assert_eq!(new, expected, "{}", parameter.as_str());
     }
-    let names: BTreeSet<&str> = Parameter::ALL.iter().map(|parameter| parameter.name()).collect();
+    let names: BTreeSet<&str> = Parameter::ALL.iter().map(|parameter| parameter.as_str()).collect();
     assert_eq!(names.len(), Parameter::ALL.len(), "each has a name of its own");
 }
 
@@ -132,7 +132,7 @@ async fn a_limited_server_is_not_sent_what_it_refuses() {
         let (told_of_chat, expected_of_chat) =
             (chat_completions::written(&model.prompts()[0]), chat_completions::written(&without));
         // A schema is strict by default.
-        assert_eq!(told, openai_responses::written(&without), "{}", parameter.name());
-        assert_eq!(told_of_chat, expected_of_chat, "{}", parameter.name());
+        assert_eq!(told, openai_responses::written(&without), "{}", parameter.as_str());
+        assert_eq!(told_of_chat, expected_of_chat, "{}", parameter.as_str());
     }
 }

@@ -351,7 +351,7 @@ struct RawPrice {
 
 /// Names of the parameters that can be omitted.
 fn parameter_names() -> Vec<&'static str> {
-    Parameter::ALL.iter().map(|parameter| parameter.name()).collect()
+    Parameter::ALL.iter().map(|parameter| parameter.as_str()).collect()
 }
 
 fn usual_wait() -> Option<u64> {
@@ -491,7 +491,7 @@ fn seconds(seconds: NonZeroU64) -> Duration {
 fn parameters_of(path: &str, words: &[String], mistakes: &mut Vec<String>) -> Vec<Parameter> {
     let mut parameters = Vec::new();
     for (n, word) in words.iter().enumerate() {
-        let known = Parameter::ALL.iter().find(|parameter| parameter.name() == word);
+        let known = Parameter::ALL.iter().find(|parameter| parameter.as_str() == word);
         if let Some(parameter) = known {
             parameters.push(*parameter);
         } else {

@@ -82,7 +82,6 @@ impl FromStr for AuditAction {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditRecord {
     /// When it was done, by the clock of the server.
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// Tenant whose data it was done to.
     #[schema(value_type = String)]

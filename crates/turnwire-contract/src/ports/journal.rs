@@ -40,7 +40,7 @@ pub trait Journal: Send + Sync {
         &self,
         tenant: &TenantId,
         batch: Vec<Arc<RecordedEvent>>,
-        _ending: RunEnd,
+        _run_end: RunEnd,
     ) -> Result<bool> {
         self.append(tenant, batch).await?;
         Ok(false)

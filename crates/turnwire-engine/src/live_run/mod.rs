@@ -81,7 +81,7 @@ pub struct LiveRun {
     /// Tool calls that wait for the answer to a question.
     repliers: Mutex<HashMap<InputId, oneshot::Sender<Reply>>>,
     /// Whether the [`RunEnd`] was stored in the batch of the end event.
-    ending_is_stored: AtomicBool,
+    run_end_is_stored: AtomicBool,
     persisted: CancellationToken,
     // Boxed, like the quotas, because most runs have none, and many wait at once.
     first_reader: Option<Box<FirstReader>>,
@@ -219,7 +219,7 @@ impl LiveRun {
             resolved: Notify::new(),
             asked: Notify::new(),
             repliers: Mutex::default(),
-            ending_is_stored: AtomicBool::new(false),
+            run_end_is_stored: AtomicBool::new(false),
             persisted: CancellationToken::new(),
             first_reader: None,
             quotas: None,
@@ -424,7 +424,7 @@ impl LiveRun {
             Some(run_end) => self.journal.append_end(&self.tenant, batch.clone(), *run_end).await,
         };
         match appended {
-            Ok(true) => self.ending_is_stored.store(true, Ordering::Release),
+            Ok(true) => self.run_end_is_stored.store(true, Ordering::Release),
             Ok(false) => {}
             Err(error) => {
                 if let JournalError::Rejected { reason, .. } = &error {

@@ -101,8 +101,8 @@ impl LiveRun {
     }
 
     /// Returns whether the `RunEnd` was stored in the batch of the end event.
-    pub(crate) fn ending_is_stored(&self) -> bool {
-        self.ending_is_stored.load(Ordering::Acquire)
+    pub(crate) fn run_end_is_stored(&self) -> bool {
+        self.run_end_is_stored.load(Ordering::Acquire)
     }
 
     /// Signals that the run has ended and everything is stored.

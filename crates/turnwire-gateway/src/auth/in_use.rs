@@ -69,12 +69,6 @@ impl Validity {
         Self { ended: ended.child_token(), _open: Arc::default() }
     }
 
-    /// Whether the key or token was revoked or has expired.
-    #[cfg(test)]
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended.is_cancelled()
-    }
-
     /// Waits until the key or token is revoked or expires.
     pub(crate) async fn ended(self) {
         self.ended.cancelled().await;

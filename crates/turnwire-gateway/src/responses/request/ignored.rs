@@ -29,7 +29,7 @@ pub fn check_custom_tools(
 pub fn not_taken(capabilities: &Capabilities, run: &RunRequest) -> Vec<String> {
     let asked = run.generation.asked().chain(asked_elsewhere(run));
     let mut names: Vec<&str> =
-        asked.filter(|asked| !capabilities.takes(*asked)).map(Parameter::name).collect();
+        asked.filter(|asked| !capabilities.takes(*asked)).map(Parameter::as_str).collect();
     let has_grammar = run.tools.iter().any(|tool| has_grammar(tool));
     if has_grammar && capabilities.custom_tools != CustomTools::Native {
         names.push(FORMATS);
