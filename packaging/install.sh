@@ -5,12 +5,16 @@
 #
 # TURNWIRE_BASE_URL      where the files of the release are
 # TURNWIRE_INSTALL_DIR   where the program goes (default: ~/.local/bin, for root /usr/local/bin)
+# TURNWIRE_PUBLIC_KEY    the minisign key that has to have signed the release (default: the one in this script)
+# TURNWIRE_REQUIRE_SIGNATURE=1   installs nothing if the signature cannot be verified
 #
-# It downloads one archive, compares its SHA-256 with the list of the release, and copies one file. All of it is
-# in functions, so that half a script does nothing.
+# It downloads one archive, verifies the signature of the release's list with minisign or OpenSSL 3, compares the
+# archive's SHA-256 with the list, and copies one file. A signature that is wrong or missing ends it. On a machine
+# that has neither program it says so and goes on. All of it is in functions, so that half a script does nothing.
 set -eu
 
 BASE_URL="${TURNWIRE_BASE_URL:-@BASE_URL@}"
+PUBLIC_KEY="${TURNWIRE_PUBLIC_KEY:-@PUBLIC_KEY@}"
 
 give_up() {
     echo "install: $1" >&2
@@ -36,6 +40,58 @@ sha256_of() {
     else
         give_up "there is neither sha256sum nor shasum, so nothing can be verified"
     fi
+}
+
+unverified() {
+    [ "${TURNWIRE_REQUIRE_SIGNATURE:-}" != 1 ] || give_up "$1"
+    echo "install: not verified who made this release: $1" >&2
+}
+
+# The parts of key and signature as OpenSSL reads them, in $folder. Fails if this OpenSSL cannot do it.
+openssl_can() {
+    case "$(openssl version 2>/dev/null)" in
+        "OpenSSL "[3-9]*) ;;
+        *) return 1 ;;
+    esac
+    printf '%s' "$PUBLIC_KEY" | openssl base64 -d -A >"$folder/key"
+    # What precedes the 32 bytes of an Ed25519 key in DER.
+    { printf '\060\052\060\005\006\003\053\145\160\003\041\000' && tail -c 32 "$folder/key"; } >"$folder/key.der"
+    openssl pkey -pubin -inform DER -in "$folder/key.der" -noout 2>/dev/null &&
+        openssl dgst -blake2b512 -binary "$folder/SHA256SUMS" >"$folder/hash" 2>/dev/null
+}
+
+# A signature is two letters for the algorithm, eight bytes that name the key, and 64 bytes of Ed25519 over the BLAKE2b.
+openssl_verifies() {
+    sed -n 2p "$folder/SHA256SUMS.minisig" | openssl base64 -d -A >"$folder/signature"
+    tail -c 64 "$folder/signature" >"$folder/signature.raw"
+    openssl pkeyutl -verify -pubin -keyform DER -inkey "$folder/key.der" -rawin -in "$folder/hash" \
+        -sigfile "$folder/signature.raw" >/dev/null 2>&1
+}
+
+# The list of the release is what its makers signed.
+verify_list() {
+    case "$PUBLIC_KEY" in
+        "" | @*)
+            unverified "this script has no key; TURNWIRE_PUBLIC_KEY can name one"
+            return
+            ;;
+    esac
+    if command -v minisign >/dev/null 2>&1; then
+        with=minisign
+    elif openssl_can; then
+        with=openssl
+    else
+        unverified "there is neither minisign nor OpenSSL 3"
+        return
+    fi
+    (download "$BASE_URL/SHA256SUMS.minisig" "$folder/SHA256SUMS.minisig") ||
+        give_up "the release has no signature, so nothing says who made it"
+    if [ "$with" = minisign ]; then
+        minisign -Vq -P "$PUBLIC_KEY" -m "$folder/SHA256SUMS" >/dev/null 2>&1
+    else
+        openssl_verifies
+    fi || give_up "the signature of the release is wrong: its list is not what the makers of Turnwire signed"
+    echo "The signature of the release is right (verified with $with)."
 }
 
 # The line of the list for this machine: the program that needs no library, if there is one.
@@ -72,6 +128,7 @@ main() {
     folder="$(mktemp -d)"
     trap 'rm -rf "$folder"' EXIT
     download "$BASE_URL/SHA256SUMS" "$folder/SHA256SUMS"
+    verify_list
     line="$(line_for_here "$folder/SHA256SUMS")"
     archive="${line#*  }"
     download "$BASE_URL/$archive" "$folder/$archive"

@@ -14,13 +14,19 @@ from archives import ROOT, Entry, tar_gz
 from program import Program
 
 
-def platform_package(program: Program, output: Path) -> Path:
+def origin(repository: str | None) -> dict:
+    """Where the sources are: npm compares it with the provenance of what is published."""
+    return {"repository": {"type": "git", "url": f"git+{repository}.git"}} if repository else {}
+
+
+def platform_package(program: Program, repository: str | None, output: Path) -> Path:
     name = f"turnwire-cli-linux-{program.node_arch}"
     description = {
         "name": name,
         "version": program.version,
         "description": f"The program of Turnwire for Linux on {program.node_arch}; use it by `npx turnwire`",
         "license": "Apache-2.0",
+        **origin(repository),
         "os": ["linux"],
         "cpu": [program.node_arch],
         **({"libc": ["glibc"]} if program.glibc else {}),
@@ -39,15 +45,16 @@ def platform_package(program: Program, output: Path) -> Path:
     )
 
 
-def client_package(version: str, output: Path) -> Path:
+def client_package(version: str, repository: str | None, output: Path) -> Path:
     """The client, compiled from its sources with the compiler that its lock file names."""
     source = ROOT / "clients/typescript"
-    said = json.loads((source / "package.json").read_text())["version"]
-    if said != version:
-        raise SystemExit(f"release: clients/typescript is version {said}, not {version}")
+    description = json.loads((source / "package.json").read_text())
+    if description["version"] != version:
+        raise SystemExit(f"release: clients/typescript is version {description['version']}, not {version}")
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "client"
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("node_modules", "dist", "test"))
+        (copy / "package.json").write_text(json.dumps(description | origin(repository), indent=2) + "\n")
         quiet = {"cwd": copy, "check": True, "stdout": subprocess.DEVNULL}
         subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], **quiet)
         subprocess.run(["npm", "run", "--silent", "build"], **quiet)

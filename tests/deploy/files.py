@@ -115,9 +115,23 @@ def furniture():
     return ", ".join(counts)
 
 
+def supply_chain():
+    """Workflows: no finding of zizmor, and every action is a commit with its version beside it."""
+    run("zizmor", "--offline", "--no-progress", ".github")
+    uses = [
+        line.split("uses:")[1].strip()
+        for path in (ROOT / ".github/workflows").glob("*.yml")
+        for line in path.read_text().splitlines()
+        if "uses:" in line
+    ]
+    loose = [use for use in uses if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use)]
+    assert uses and not loose, f"not a commit with its version: {loose}"
+    return f"{len(uses)} uses"
+
+
 def spelling():
     """Spelling: no typo."""
     run("typos", "--config", "typos.toml")
 
 
-CHECKS = [compose_file, dockerfile, unit, metrics_exist, dashboards, programs_of_others, furniture, spelling]
+CHECKS = [compose_file, dockerfile, unit, metrics_exist, dashboards, programs_of_others, furniture, supply_chain, spelling]
