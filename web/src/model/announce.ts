@@ -5,6 +5,7 @@
  */
 
 import { type Call, isOpen, openQuestion } from "./calls";
+import { exact } from "./invisible";
 import type { RunView } from "./run";
 import { plural } from "./words";
 
@@ -25,7 +26,7 @@ export function announcements(before: RunView, after: RunView): Announcement[] {
   for (const call of Object.values(after.calls)) {
     const known = before.calls[call.callId];
     if (call === known) continue;
-    const name = call.tool.name;
+    const name = exact(call.tool.name);
     if (!known?.attempts.length && call.attempts.length > 0 && !call.approval) started.push(name);
     for (const text of alertsOf(known, call)) said.push({ text, alert: true });
     if (!known?.approval?.decision && call.approval?.decision) polite(`${name} ${call.approval.decision}`);
@@ -42,7 +43,7 @@ export function announcements(before: RunView, after: RunView): Announcement[] {
 }
 
 function alertsOf(known: Call | undefined, call: Call): string[] {
-  const name = call.tool.name;
+  const name = exact(call.tool.name);
   const texts: string[] = [];
   if (call.state === "needs approval" && isOpen(call) && known?.state !== "needs approval") texts.push(`Approval needed: ${name}`);
   const question = openQuestion(call);

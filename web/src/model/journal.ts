@@ -3,6 +3,8 @@
 import type { RecordedEvent } from "turnwire";
 import { shortened } from "turnwire/summary";
 
+import { exact } from "./invisible";
+
 export interface JournalRow {
   first: RecordedEvent;
   last: RecordedEvent;
@@ -28,7 +30,7 @@ export function journalRows(events: readonly RecordedEvent[], filter: string): J
       last.summary = `×${last.n}`;
       continue;
     }
-    const summary = summaryOf(recorded, names);
+    const summary = exact(summaryOf(recorded, names));
     if (words.length > 0 && !matches(recorded, summary, words)) continue;
     rows.push({ first: recorded, last: recorded, n: 1, summary });
   }

@@ -8,6 +8,7 @@
 
 import type { Annotation, Failure, Finish, RecordedEvent, RunEvent, RunOutcome, Usage } from "turnwire";
 import { type Call, applyToCall, newCall, settleOpenCalls } from "./calls";
+import { exact } from "./invisible";
 
 /** A part of what the person sent. */
 export type InputPart =
@@ -52,7 +53,7 @@ export interface ToolsStep {
 export interface NoticeStep {
   kind: "notice";
   id: string;
-  what: "taken_over" | "retried" | "skipped" | "server_failed";
+  what: "taken_over" | "retried" | "skipped" | "server_failed" | "damaged";
   at: string;
   text: string;
   /** Of a takeover: when the worker before was last heard of. */
@@ -211,6 +212,8 @@ function apply(before: RunView, recorded: RecordedEvent): RunView {
     case "run_finished":
       return finished(view, event.outcome, event.usage, at);
     default:
+      // What a server makes of a row that is damaged; it is not an event of a run.
+      if ((event.type as string) === "unreadable") return damaged(view, seq, at);
       return "call_id" in event ? changeCall(view, event.call_id, recorded) : view;
   }
 }
@@ -246,9 +249,9 @@ function effectsOf(tools: readonly ToolFacts[]): Record<string, string> {
   return Object.fromEntries(tools.map(({ server, name, effect }) => [toolTitle(server, name), effect ?? ""]));
 }
 
-/** `server/tool`, or the name alone. */
+/** `server/tool`, or the name alone, shown exactly. */
 export function toolTitle(server: string | null | undefined, name: string): string {
-  return server ? `${server}/${name}` : name;
+  return exact(server ? `${server}/${name}` : name);
 }
 
 type TakenOver = Extract<RunEvent, { type: "run_taken_over" }>;
@@ -293,6 +296,13 @@ function discovered(
   }
   const text = `The tools of ${server} are missing: ${outcome.failure?.message ?? "the server did not answer."}`;
   return notice(view, "server_failed", `server-${seq}`, at, text);
+}
+
+/** Damaged events one after the other are told once. */
+function damaged(view: RunView, seq: number, at: string): RunView {
+  const last = view.steps.at(-1);
+  if (last?.kind === "notice" && last.what === "damaged") return view;
+  return notice(view, "damaged", `damaged-${seq}`, at, "A part of the journal of this run is damaged and cannot be read.");
 }
 
 function finished(view: RunView, outcome: RunOutcome, usage: Usage, at: string): RunView {

@@ -1,8 +1,11 @@
 /**
  * A form from a JSON Schema: the fields of an object with flat properties, as tools ask for them.
  *
- * What the form cannot show is written as JSON, so nothing that a schema asks for is out of reach.
+ * What the form cannot show is written as JSON, so nothing that a schema asks for is out of reach. A
+ * text with invisible characters is, too: in a field they would not be seen.
  */
+
+import { exactJson, hasInvisible } from "./invisible";
 
 export type Field =
   | { kind: "text"; key: string; title: string; help: string; required: boolean; format: string; multiline: boolean; emptyIsValue: boolean }
@@ -34,6 +37,8 @@ function fieldOf(key: string, schema: Schema, required: boolean): Field {
   const type = Array.isArray(schema["type"]) ? schema["type"].find((one) => one !== "null") : schema["type"];
   switch (type) {
     case "string": {
+      const preset = schema["default"];
+      if (typeof preset === "string" && hasInvisible(preset)) return { kind: "json", ...common };
       const format = typeof schema["format"] === "string" ? schema["format"] : "";
       return { kind: "text", ...common, format, multiline: Number(schema["maxLength"] ?? 0) > 200, emptyIsValue: false };
     }
@@ -69,7 +74,7 @@ function optionsOf(schema: Schema): Option[] | undefined {
 export function fieldsOfValues(values: Record<string, unknown>): Field[] {
   return Object.entries(values).map(([key, value]) => {
     const common = { key, title: key, help: "", required: true };
-    if (typeof value === "string") {
+    if (typeof value === "string" && !hasInvisible(value)) {
       return { kind: "text", ...common, format: "", multiline: value.length > 80 || value.includes("\n"), emptyIsValue: true };
     }
     if (typeof value === "number") return { kind: "number", ...common, whole: false };
@@ -93,7 +98,7 @@ function draftValue(field: Field, value: unknown): string | boolean | string[] {
     case "choice":
       return field.many ? (Array.isArray(value) ? (value as string[]) : []) : typeof value === "string" ? value : "";
     case "json":
-      return value === undefined ? "" : JSON.stringify(value, null, 2);
+      return value === undefined ? "" : exactJson(JSON.stringify(value, null, 2));
     default:
       return value === undefined || value === null ? "" : String(value);
   }

@@ -5,6 +5,7 @@ import { PartialArguments } from "turnwire/arguments";
 import { clean } from "turnwire/clean";
 import { firstChars, problemOf, shortened } from "turnwire/summary";
 import { type Call, type CallState, isHandedBack, isOpen, outputOf, startedAt, waitsForPerson } from "./calls";
+import { exact, inOrder } from "./invisible";
 import { isPlaceholder } from "./redaction";
 import type { RunView } from "./run";
 
@@ -144,11 +145,15 @@ export function argumentLabel(call: Call): string {
   const partial = new PartialArguments();
   partial.push(firstChars(call.arguments, 4096));
   const label = partial.label();
-  return label === "{}" || label === "{" ? "" : label;
+  return label === "{}" || label === "{" ? "" : exact(label);
 }
 
 /** The fact beside the state: how much came back, or what failed. */
 export function factOf(call: Call): string {
+  return inOrder(fact(call));
+}
+
+function fact(call: Call): string {
   const output = outputOf(call);
   if (output) {
     if (output.short) return shortened(output.short, 40);
@@ -171,7 +176,8 @@ export function resultBytes(call: Call): number {
 
 /** Why the call did not succeed. */
 export function causeOf(call: Call): string | undefined {
-  return call.outcome && problemOf(call.outcome);
+  const cause = call.outcome && problemOf(call.outcome);
+  return cause && inOrder(cause);
 }
 
 /** How long the call has worked, or did. */

@@ -2,6 +2,7 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { exact } from "../model/invisible";
 import { ago, bytes, plural } from "../model/words";
 import { request, sentence } from "../server/api";
 import { Empty, Problem, useNow } from "../ui/controls";
@@ -111,7 +112,7 @@ export function FilesPage(): JSX.Element {
           {uploads.map((one) => (
             <p class="frow">
               <State look="running" word="uploading" />
-              <span class="cut">{one}</span>
+              <span class="cut">{exact(one)}</span>
             </p>
           ))}
           <ul class="rows">
@@ -119,18 +120,18 @@ export function FilesPage(): JSX.Element {
               <li class="frow" key={file.id}>
                 <Icon name="file" />
                 <span class="what">
-                  <b class="cut">{file.filename}</b>
+                  <b class="cut">{exact(file.filename)}</b>
                   <span class="dim cut">{`${bytes(file.bytes)} · ${file.purpose} · ${ago(now - file.created_at * 1000)}`}</span>
                 </span>
                 {stores.length > 0 ? (
-                  <select class="inp" aria-label={`Index ${file.filename} in a vector store`} value="" onChange={(event) => attach(file.id, event.currentTarget.value)}>
+                  <select class="inp" aria-label={`Index ${exact(file.filename)} in a vector store`} value="" onChange={(event) => attach(file.id, event.currentTarget.value)}>
                     <option value="">Index in…</option>
                     {stores.map((store) => (
-                      <option value={store.id}>{store.name || store.id}</option>
+                      <option value={store.id}>{exact(store.name || store.id)}</option>
                     ))}
                   </select>
                 ) : null}
-                <button type="button" class="btn quiet icon" aria-label={`Delete ${file.filename}`} onClick={() => act(request(`/v1/files/${encodeURIComponent(file.id)}`, { method: "DELETE" }))}>
+                <button type="button" class="btn quiet icon" aria-label={`Delete ${exact(file.filename)}`} onClick={() => act(request(`/v1/files/${encodeURIComponent(file.id)}`, { method: "DELETE" }))}>
                   <Icon name="trash" />
                 </button>
               </li>
@@ -161,7 +162,7 @@ function Box({ title, children }: { title: string; children: ComponentChildren }
 function StoreRow({ store, onDelete }: { store: VectorStore; onDelete: () => void }): JSX.Element {
   const { in_progress: open, completed, failed, total } = store.file_counts;
   const isBusy = open > 0;
-  const name = store.name || store.id;
+  const name = exact(store.name || store.id);
   return (
     <li class="frow">
       <Icon name="cube" />

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Call, outputOf, startedAt, waitsForPerson } from "../model/calls";
+import { exact } from "../model/invisible";
 import { isPlaceholder } from "../model/redaction";
 import { type RunView, toolTitle } from "../model/run";
 import { timelineOf } from "../model/timeline";
@@ -182,7 +183,7 @@ function CallDetails({ call, view, feed, readOnly }: { call: Call; view: RunView
   const zero = Date.parse(view.createdAt);
   const moments = momentsOf(call);
   return (
-    <section class="det" aria-label={`Call of ${call.tool.name}`}>
+    <section class="det" aria-label={`Call of ${exact(call.tool.name)}`}>
       <header>
         <h2 class="mono cut">{toolTitle(call.tool.server, call.tool.name)}</h2>
         <State look={lookOf(call.state)} word={wordOf(call)} />
@@ -199,7 +200,7 @@ function CallDetails({ call, view, feed, readOnly }: { call: Call; view: RunView
           <li data-st={moment.look}>
             <span class="num dim">{`+${((Date.parse(moment.at) - zero) / 1000).toFixed(2)}`}</span>
             <b>{moment.word}</b>
-            <em>{moment.more}</em>
+            <em>{exact(moment.more)}</em>
           </li>
         ))}
       </ol>

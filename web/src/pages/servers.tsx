@@ -3,6 +3,7 @@
 import type { ToolClaims } from "turnwire";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { exact } from "../model/invisible";
 import { draftOf, fieldsOf, readDraft } from "../model/schema_form";
 import { type ServerCalls, barsOf, share, slownessOf, took, windowOf, wordsOfBars } from "../model/server_calls";
 import { type Look, clock, count, duration, plural } from "../model/words";
@@ -30,7 +31,8 @@ interface ServerTool {
 interface ToolServer {
   name: string;
   transport: string;
-  address: string;
+  /** Only for those who administer. */
+  address: string | null;
   state: string;
   latency_ms: number | null;
   last_error: { message: string; at: string } | null;
@@ -137,6 +139,7 @@ function useServers(): { servers: ToolServer[] | undefined; problem: string; rea
 
 /** The end of a long command says more than its beginning. */
 function addressOf({ transport, address }: ToolServer): string {
+  if (address === null) return transport === "stdio" ? "a program" : "over HTTP";
   return transport === "stdio" ? (address.split("/").at(-1) ?? address) : address;
 }
 
@@ -147,7 +150,7 @@ function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
       <header class="panel-h">
         <h2>{server.name}</h2>
         <ServerStateWord server={server} pill />
-        <span class="dim cut mono" title={server.address}>
+        <span class="dim cut mono" title={server.address ?? undefined}>
           {server.address}
         </span>
         <span class="grow" />
@@ -158,7 +161,7 @@ function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
         <p class="alert" data-st="failed">
           <Icon name="warn" />
           <span>
-            <b>{`Last error at ${clock(server.last_error.at)}.`}</b> {server.last_error.message}
+            <b>{`Last error at ${clock(server.last_error.at)}.`}</b> {exact(server.last_error.message)}
           </span>
         </p>
       ) : null}
@@ -169,7 +172,7 @@ function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
           <p class="alert" data-st="approval">
             <Icon name="warn" />
             <span>
-              <b>{`The definition of ${one.name} changed.`}</b> Each call asks first until a person allows one.
+              <b>{`The definition of ${exact(one.name)} changed.`}</b> Each call asks first until a person allows one.
             </span>
           </p>
         ))}
@@ -188,8 +191,8 @@ function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
         {server.tools.map((one) => (
           <li class="trow" key={one.name}>
             <span class="what">
-              <code class="cut">{one.name}</code>
-              <span class="dim">{one.title ?? one.description}</span>
+              <code class="cut">{exact(one.name)}</code>
+              <span class="dim">{exact(one.title ?? one.description)}</span>
               <span class="chips">
                 <Claims claims={one.claims} />
               </span>
@@ -199,7 +202,7 @@ function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
             </span>
             <span class="m dim">{one.requires_approval || one.changed ? "asks first" : "runs at once"}</span>
             <span class="m dim num">{took(one.p50_ms)}</span>
-            <button type="button" class="btn sm" aria-label={`Try ${one.name}`} aria-expanded={trying === one.name} onClick={() => setTrying(trying === one.name ? undefined : one.name)}>
+            <button type="button" class="btn sm" aria-label={`Try ${exact(one.name)}`} aria-expanded={trying === one.name} onClick={() => setTrying(trying === one.name ? undefined : one.name)}>
               Try
             </button>
             {trying === one.name ? <Try server={server.name} tool={one} /> : null}
@@ -284,7 +287,7 @@ function Try({ server, tool }: { server: string; tool: ServerTool }): JSX.Elemen
   return (
     <form class="try" onSubmit={(event) => void run(event)}>
       <h3>
-        Try <code>{`${server}/${tool.name}`}</code>
+        Try <code>{exact(`${server}/${tool.name}`)}</code>
       </h3>
       {fields.length === 0 ? <p class="dim">It takes no arguments.</p> : null}
       <SchemaForm fields={fields} draft={draft} problems={problems} onChange={(next) => (setDraft(next), setProblems({}))} idPrefix={`try-${tool.name}`} />

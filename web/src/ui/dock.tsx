@@ -9,6 +9,7 @@ import { ConflictError } from "turnwire";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Call, type Question, openQuestion } from "../model/calls";
+import { exact, exactJson } from "../model/invisible";
 import { toolTitle } from "../model/run";
 import { draftOf, fieldsOf, fieldsOfValues, readDraft } from "../model/schema_form";
 import { budgetQuestion, duration } from "../model/words";
@@ -127,7 +128,7 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
     return undefined;
   };
 
-  const edit = () => (isObject ? setMode("form") : (setJson(call.arguments), setMode("json")));
+  const edit = () => (isObject ? setMode("form") : (setJson(exactJson(call.arguments)), setMode("json")));
   useKey("a", () => settled() && void send("approve"));
   useKey("d", () => settled() && void send("deny"));
   useKey("e", (event) => {
@@ -155,7 +156,7 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
       </header>
       <div class="ask-body">
         {budget ? <p class="cause">{`${budgetQuestion(budget)} Deny ends the run; all calls of this turn wait.`}</p> : null}
-        {call.approval?.changed ? <p class="cause">{`The definition of this tool changed since it was trusted. It now says: ${call.approval.changed}`}</p> : null}
+        {call.approval?.changed ? <p class="cause">{`The definition of this tool changed since it was trusted. It now says: ${exact(call.approval.changed)}`}</p> : null}
         {mode === "shown" ? <JsonText text={pretty(call.arguments)} label="Exact arguments" /> : null}
         {mode === "form" ? <SchemaForm fields={fields} draft={draft} before={before} problems={problems} onChange={setDraft} idPrefix={`edit-${call.callId}`} /> : null}
         {mode === "json" ? (
@@ -183,7 +184,7 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
                 Undo changes
               </button>
               {mode === "form" ? (
-                <button type="button" class="btn quiet" onClick={() => (setJson(JSON.stringify({ ...given, ...readDraft(fields, draft).values }, null, 2)), setMode("json"))}>
+                <button type="button" class="btn quiet" onClick={() => (setJson(exactJson(JSON.stringify({ ...given, ...readDraft(fields, draft).values }, null, 2))), setMode("json"))}>
                   Edit as JSON
                 </button>
               ) : null}
@@ -195,7 +196,7 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
             </button>
           )}
           {budget || others.length < 2 ? null : destructive ? (
-            <span class="why">{`Not all at once: ${destructive.call.tool.name} is said to be destructive.`}</span>
+            <span class="why">{`Not all at once: ${exact(destructive.call.tool.name)} is said to be destructive.`}</span>
           ) : (
             <button
               type="button"
@@ -250,7 +251,7 @@ function Settle({ feed, call, question, isLost, several, onAnswered }: ItemProps
         </span>
       </header>
       <div class="ask-body">
-        <p class="question">The call was sent and no answer came: {question.message}. It may have happened or not, so it was not sent again.</p>
+        <p class="question">The call was sent and no answer came: {exact(question.message)}. It may have happened or not, so it was not sent again.</p>
         <JsonText text={pretty(call.arguments)} label="Arguments" />
         {isLost ? <LostNote /> : null}
         <Problem text={problem} />
@@ -314,7 +315,7 @@ function Asks({ feed, call, question, isLost, several, onAnswered }: ItemProps &
         </span>
       </header>
       <div class="ask-body">
-        <p class="question">{question.message}</p>
+        <p class="question">{exact(question.message)}</p>
         <SchemaForm fields={fields} draft={draft} problems={problems} onChange={(next) => (setDraft(next), setProblems({}))} idPrefix={`ask-${question.inputId}`} />
         {isLost ? <LostNote /> : null}
         <Problem text={problem} />

@@ -1,6 +1,7 @@
 /** A form made from a JSON Schema, for questions of tools, edited arguments and tools to try. */
 
 import type { JSX } from "preact";
+import { exact } from "../model/invisible";
 import type { Draft, Field } from "../model/schema_form";
 
 export interface FormProps {
@@ -27,14 +28,14 @@ export function SchemaForm({ fields, draft, problems, onChange, before, idPrefix
         return (
           <div class="field" key={field.key}>
             <label for={id} id={`${id}-label`}>
-              {field.title}
+              {exact(field.title)}
               {field.required ? null : <span class="dim"> optional</span>}
             </label>
             <div class="control">
               <Control field={field} id={id} value={value} set={set} described={described} invalid={problem !== undefined} />
               {field.help ? (
                 <p class="help" id={`${id}-help`}>
-                  {field.help}
+                  {exact(field.help)}
                 </p>
               ) : null}
               {problem ? (
@@ -44,7 +45,7 @@ export function SchemaForm({ fields, draft, problems, onChange, before, idPrefix
               ) : null}
               {changed ? (
                 <p class="was">
-                  <del>{String(old)}</del> → <ins>{String(value)}</ins> changed by you; the model is told
+                  <del>{exact(String(old))}</del> → <ins>{exact(String(value))}</ins> changed by you; the model is told
                 </p>
               ) : null}
             </div>
@@ -80,7 +81,7 @@ function Control({ field, id, value, set, described, invalid }: ControlProps): J
         <select class="inp" {...common} value={String(value ?? "")} onChange={(event) => set(event.currentTarget.value)}>
           <option value="">Choose…</option>
           {field.options.map((option) => (
-            <option value={option.value}>{option.label}</option>
+            <option value={option.value}>{exact(option.label)}</option>
           ))}
         </select>
       );
@@ -109,7 +110,7 @@ function Segments({ id, value, set, options }: Choices): JSX.Element {
       {options.map((option) => (
         <label>
           <input type="radio" name={id} checked={option.value === value} onChange={() => set(option.value)} />
-          <span>{option.label}</span>
+          <span>{exact(option.label)}</span>
         </label>
       ))}
     </div>
@@ -126,7 +127,7 @@ function Many({ id, field, value, set }: { id: string; field: Extract<Field, { k
             checked={value.includes(option.value)}
             onChange={(event) => set(event.currentTarget.checked ? [...value, option.value] : value.filter((one) => one !== option.value))}
           />
-          <span>{option.label}</span>
+          <span>{exact(option.label)}</span>
         </label>
       ))}
     </div>

@@ -2,14 +2,16 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { exact, inOrder } from "../model/invisible";
 import { REDACTED, isPlaceholder } from "../model/redaction";
 import { Icon } from "./icons";
 
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 const MAX_COLOURED = 20_000;
 
-/** The text of arguments or of an event. What is not JSON is shown as it is. */
-export function JsonText({ text, label }: { text: string; label: string }): JSX.Element {
+/** The text of arguments or of an event, exactly. What is not JSON is shown as it is. */
+export function JsonText({ text: raw, label }: { text: string; label: string }): JSX.Element {
+  const text = exact(raw);
   return (
     <pre class="json" tabIndex={0} role="group" aria-label={label}>
       <code>{isPlaceholder(text) ? <Redacted /> : text.length > MAX_COLOURED ? text : coloured(text)}</code>
@@ -62,7 +64,7 @@ const PAGE = 100;
 /** A value as a tree that opens level by level. */
 export function JsonTree({ value, name = "", depth = 0 }: { value: unknown; name?: string; depth?: number }): JSX.Element {
   const [shown, setShown] = useState(PAGE);
-  const label = name === "" ? null : <span class="j-key">{name}: </span>;
+  const label = name === "" ? null : <span class="j-key">{exact(name)}: </span>;
   if (value === null || typeof value !== "object") {
     return (
       <div class="leaf">
@@ -95,6 +97,6 @@ export function JsonTree({ value, name = "", depth = 0 }: { value: unknown; name
 }
 
 function Scalar({ value }: { value: unknown }): JSX.Element {
-  if (typeof value === "string") return <span class="j-str">{JSON.stringify(value)}</span>;
+  if (typeof value === "string") return <span class="j-str">{inOrder(JSON.stringify(value))}</span>;
   return <span class={typeof value === "number" ? "j-num" : "j-kw"}>{String(value)}</span>;
 }

@@ -8,18 +8,22 @@
  * While a text grows, the blocks before the last one stay the same elements.
  */
 
-import { type Token, type Tokens, marked } from "marked";
+import type { Token, Tokens } from "marked";
 import type { ComponentChildren, JSX } from "preact";
 import { memo } from "preact/compat";
-import { useRef } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
+import { exact } from "../model/invisible";
+import { type Plain, cut, lex, lexMore } from "../model/markdown_tokens";
+import { bytes } from "../model/words";
 import { CopyButton } from "./controls";
 
 /** A text of the model; `isGrowing` while more of it comes. */
 export const Markdown = memo(function Markdown({ text, isGrowing }: { text: string; isGrowing: boolean }): JSX.Element {
   const before = useRef<Token[]>([]);
+  const [head, rest] = useMemo(() => cut(text), [text]);
   // The whole is read once more at the end: definitions of links change what stands before them.
-  const isWhole = !isGrowing && (text.length < LONG || text.includes("]:"));
-  before.current = isWhole ? marked.lexer(text, { gfm: true }) : lexMore(before.current, text);
+  const isWhole = !isGrowing && (head.length < LONG || head.includes("]:"));
+  before.current = isWhole ? lex(head) : lexMore(before.current, head, isGrowing);
   const tokens = before.current;
   const parts = Array.from({ length: Math.ceil(tokens.length / PART) }, (_, n) => tokens.slice(n * PART, (n + 1) * PART));
   return (
@@ -27,9 +31,27 @@ export const Markdown = memo(function Markdown({ text, isGrowing }: { text: stri
       {parts.map((part, n) => (
         <Part key={n} tokens={part} />
       ))}
+      {rest ? <Rest text={rest} /> : null}
     </div>
   );
 });
+
+/** What follows more Markdown than the page reads: as it was written, a piece at a time. */
+function Rest({ text }: { text: string }): JSX.Element {
+  const [shown, setShown] = useState(0);
+  return (
+    <>
+      {shown > 0 ? <pre class="as-written">{text.slice(0, shown)}</pre> : null}
+      {shown < text.length ? (
+        <button type="button" class="btn quiet sm" onClick={() => setShown(shown + REST_PIECE)}>
+          {`Show more as it was written, ${bytes(text.length - shown)} are left`}
+        </button>
+      ) : null}
+    </>
+  );
+}
+
+const REST_PIECE = 100_000;
 
 /** Texts of more characters are read again only if they have to be. */
 const LONG = 20_000;
@@ -50,25 +72,11 @@ const Part = memo(
   (before, after) => before.tokens.length === after.tokens.length && before.tokens.every((token, place) => token === after.tokens[place]),
 );
 
-/** Blocks at the end that more text may still change: one block, and the space behind it. */
-const UNSETTLED = 3;
-
-/**
- * The tokens of a text of which `known` is the beginning. Only the last blocks are read again, so a
- * piece costs the same however long the text is.
- */
-export function lexMore(known: readonly Token[], text: string): Token[] {
-  const settled = known.slice(0, -UNSETTLED);
-  const raw = settled.map((token) => token.raw).join("");
-  if (!text.startsWith(raw)) return marked.lexer(text, { gfm: true });
-  return [...settled, ...marked.lexer(text.slice(raw.length), { gfm: true })];
-}
-
 const SAMPLE = "# A\n\nSome *words* and `code`, a [link](https://a.example).\n\n- one\n- two\n\n> three\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```js\n1\n```\n\n";
 
 /** Reads a little of everything while nobody waits for it, because the first time takes long. */
 export function warmUp(): void {
-  marked.lexer(SAMPLE, { gfm: true });
+  lex(SAMPLE);
 }
 
 /** Drawn again only if its text changed. */
@@ -99,6 +107,7 @@ function block(token: Token): JSX.Element | null {
     case "paragraph":
       return <p>{inlines(token)}</p>;
     case "html":
+    case "plain":
       return <p class="as-written">{token.raw}</p>;
     default:
       return <p>{inlines(token)}</p>;
@@ -139,7 +148,11 @@ function List({ token }: { token: Tokens.List }): JSX.Element {
   return token.ordered ? <ol start={Number(token.start) || 1}>{items}</ol> : <ul>{items}</ul>;
 }
 
+/** Rows of a table that are drawn at once. */
+const ROWS = 200;
+
 function Table({ token }: { token: Tokens.Table }): JSX.Element {
+  const [shown, setShown] = useState(ROWS);
   const side = (place: number) => token.align[place] ?? "left";
   return (
     <div class="tablebox" tabIndex={0} role="group" aria-label="Table">
@@ -154,7 +167,7 @@ function Table({ token }: { token: Tokens.Table }): JSX.Element {
           </tr>
         </thead>
         <tbody>
-          {token.rows.map((row) => (
+          {token.rows.slice(0, shown).map((row) => (
             <tr>
               {row.map((cell, place) => (
                 <td class={`to-${side(place)}`}>{spans(cell.tokens)}</td>
@@ -163,6 +176,11 @@ function Table({ token }: { token: Tokens.Table }): JSX.Element {
           ))}
         </tbody>
       </table>
+      {token.rows.length > shown ? (
+        <button type="button" class="btn quiet sm" onClick={() => setShown(shown + ROWS)}>
+          {`Show ${Math.min(ROWS, token.rows.length - shown)} more of ${token.rows.length - shown} rows`}
+        </button>
+      ) : null}
     </div>
   );
 }
@@ -196,6 +214,8 @@ function span(token: Token): ComponentChildren {
     }
     case "html":
       return token.raw;
+    case "plain":
+      return <span class="as-written">{(token as Plain).text}</span>;
     case "escape":
       return (token as Tokens.Escape).text;
     default:
@@ -207,7 +227,7 @@ function span(token: Token): ComponentChildren {
 export function Link({ href, children }: { href: string; children: ComponentChildren }): JSX.Element {
   if (!isSafe(href)) return <span>{children}</span>;
   return (
-    <a href={href} target="_blank" rel="noopener noreferrer nofollow" referrerpolicy="no-referrer" title={href}>
+    <a href={href} target="_blank" rel="noopener noreferrer nofollow" referrerpolicy="no-referrer" title={exact(href)}>
       {children}
     </a>
   );

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { type Call, outputOf } from "../model/calls";
+import { exact } from "../model/invisible";
 import { isPlaceholder } from "../model/redaction";
 import { bytes, resultBytes } from "../model/words";
 import { sentence } from "../server/api";
@@ -32,7 +33,7 @@ export function Result({ call, feed }: { call: Call; feed: RunFeed }): JSX.Eleme
       <h3>Result</h3>
       {(output.images ?? []).map((image) =>
         IMAGE_TYPES.test(image.media_type) && !image.base64.startsWith("turnwire-file:") ? (
-          <img src={`data:${image.media_type};base64,${image.base64}`} alt={`Image returned by ${call.tool.name}`} />
+          <img src={`data:${image.media_type};base64,${image.base64}`} alt={`Image returned by ${exact(call.tool.name)}`} />
         ) : (
           <p class="dim">{`An image (${image.media_type}) that is not shown here.`}</p>
         ),

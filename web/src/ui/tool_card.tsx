@@ -5,6 +5,7 @@ import type { JSX } from "preact";
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
 import { type Call, isHandedBack, isOpen, outputOf } from "../model/calls";
+import { exact, inOrder } from "../model/invisible";
 import { toolTitle } from "../model/run";
 import { argumentLabel, causeOf, clock, duration, elapsedMs, factOf, lookOf, wordOf } from "../model/words";
 import { sentence } from "../server/api";
@@ -137,10 +138,10 @@ function Progress({ call }: { call: Call }): JSX.Element | null {
       {progress || said ? (
         <div class="progress">
           <div class="progress-words">
-            <span class="cut">{said || "working"}</span>
+            <span class="cut">{said ? inOrder(said) : "working"}</span>
             <span class="num">{progress ? (progress.total ? `${progress.progress} of ${progress.total}` : String(progress.progress)) : ""}</span>
           </div>
-          {progress?.total ? <progress max={progress.total} value={progress.progress} aria-label={`Progress of ${call.tool.name}`} /> : null}
+          {progress?.total ? <progress max={progress.total} value={progress.progress} aria-label={`Progress of ${exact(call.tool.name)}`} /> : null}
         </div>
       ) : null}
       {quietMs >= QUIET_MS ? (
@@ -254,7 +255,7 @@ function Actions({ call, feed, isOver, pending, onNewRun }: CardProps): JSX.Elem
           {isOver ? null : <span class="dim">after the run</span>}
         </button>
       ) : null}
-      {isOpen(call) ? null : <CopyButton text={copyText(call)} what={`the call of ${call.tool.name}`} />}
+      {isOpen(call) ? null : <CopyButton text={copyText(call)} what={`the call of ${exact(call.tool.name)}`} />}
       <Problem text={problem} />
     </div>
   );

@@ -6,6 +6,7 @@ import { memo } from "preact/compat";
 import { useEffect, useState } from "preact/hooks";
 import type { Call } from "../model/calls";
 import { isOpen, waitsForPerson } from "../model/calls";
+import { exact, inOrder } from "../model/invisible";
 import { type NoticeStep, type RunView, type TextStep, type ToolsStep, toolTitle } from "../model/run";
 import { type Look, clock, count, duration, groupCounts, plural, questionText } from "../model/words";
 import { go, to } from "../router";
@@ -94,7 +95,7 @@ function You({ view, onEdit }: { view: RunView; onEdit: RunProps["onEdit"] }): J
           ) : (
             <p class="chip">
               <Icon name="file" />
-              {part.name}
+              {exact(part.name)}
             </p>
           ),
         )}
@@ -163,7 +164,7 @@ function Sources({ annotations }: { annotations: readonly Annotation[] }): JSX.E
       {[...seen].map(([id, title], place) => (
         <li>
           <span class="source-n num">{place + 1}</span>
-          <Link href={id}>{title}</Link>
+          <Link href={id}>{inOrder(title)}</Link>
           <span class="dim cut">{isSafe(id) ? new URL(id).hostname : ""}</span>
         </li>
       ))}

@@ -112,6 +112,52 @@ test("A10 nothing that a model or a tool writes runs or loads anything", async (
   return `${PAYLOADS.length} payloads`;
 });
 
+test("A22 what is hidden in a name or an argument is shown, and no text stops the page", async (world) => {
+  const at = "2026-11-16T12:00:00.000000Z";
+  const hidden = "alice\u202egro.rekcatta\u202c\u200b";
+  const shown = "alice\\u{202e}gro.rekcatta\\u{202c}\\u{200b}";
+  // Without a bound the page takes minutes for these, or its stack overflows.
+  const texts = [
+    "\u05e9\u200f the beginning",
+    "_".repeat(60_000),
+    "> ".repeat(20_000),
+    `|${" a |".repeat(1000)}\n|${"---|".repeat(1000)}\n${"|1|\n".repeat(10_000)}`,
+    `|a|b|\n|-|-|\n${"|1|2|\n".repeat(5000)}`,
+    "tail ".repeat(40_000),
+  ];
+  const [call_id, item_id] = ["call_1", "msg_1"];
+  const events = [
+    { type: "run_queued", request: { model: "m", input: [{ type: "message", role: "user", content: [{ type: "file", name: hidden }] }] } },
+    { type: "run_started" },
+    { type: "turn_started", turn: 1 },
+    { type: "call_announced", call_id, item_id: "item_1", tool: { name: hidden, kind: "mcp", server: "s" } },
+    { type: "arguments_finished", call_id, arguments: JSON.stringify({ path: hidden }), completeness: "complete" },
+    { type: "tool_started", call_id, attempt: 1, label: "" },
+    { type: "tool_finished", call_id, outcome: { status: "succeeded", output: { text: "Done." } }, duration_ms: 1 },
+    { type: "unreadable" },
+    { type: "message_started", item_id },
+    { type: "message_finished", item_id, text: texts.join("\n\n"), completeness: "complete" },
+    { type: "run_finished", outcome: { status: "completed" }, usage: { input_tokens: 0, cached_tokens: 0, output_tokens: 0, reasoning_tokens: 0 } },
+  ];
+  const body = events.map((event, n) => JSON.stringify({ run_id: "run_1", seq: n + 1, at, event })).join("\n");
+  const page = await world.page({ url: "about:blank" });
+  await page.route("**/v1/shared/made**", (route) =>
+    route.request().url().includes("/events") ? route.fulfill({ contentType: "application/x-ndjson", body: `${body}\n` }) : route.fulfill({ json: { redact: false, expires_at: at } }),
+  );
+  await page.goto(`${world.url}/#/shared/made`);
+  await page.getByRole("radio", { name: "Answer" }).check();
+  await page.locator(".said", { hasText: "\u05e9\u200f the beginning" }).first().waitFor();
+  await page.evaluate(() => document.querySelectorAll("details").forEach((one) => (one.open = true)));
+  await page.locator("details.tool .args pre", { hasText: shown }).waitFor();
+  const [name] = await page.locator("details.tool summary").allTextContents();
+  assert.ok(name.startsWith(`s/${shown}`), name);
+  assert.deepEqual(await page.locator(".you .chip").allTextContents(), [shown]);
+  assert.equal(await page.locator(".said tbody tr").count(), 200);
+  await page.getByRole("button", { name: "more of 4800 rows" }).waitFor();
+  await page.getByRole("button", { name: "Show more as it was written" }).waitFor();
+  await page.locator(".notice", { hasText: "is damaged and cannot be read" }).waitFor();
+});
+
 test("A10 nothing in a citation runs, loads, or leads anywhere but to a web page", async (world) => {
   // No model here cites what the test wants, so the journal that a link shows is made by hand.
   const at = "2026-11-16T12:00:00.000000Z";
