@@ -5,19 +5,34 @@
 
 use std::{hint::black_box, sync::Arc, time::Duration};
 
-use divan::{Bencher, counter::ItemsCount};
 use futures::StreamExt;
 use tokio::runtime::Runtime;
 use turnwire_contract::{Event, Item, ItemId, Journal, RunId, RunOutcome, RunRequest, Seq, Usage};
 use turnwire_engine::{ClockAndIds, LiveRun, MemoryJournal, RunState};
 use turnwire_models::{Scripted, Turn};
 use turnwire_surfaces::{Callbacks, ChatEvents, Messages, Projection, ToolCallbacks, Transcript};
-use turnwire_testkit::TestBench;
+use turnwire_testkit::{TestBench, stopwatch::measure};
 
-const N_EVENTS: u32 = 50_000;
+const N_EVENTS: usize = 50_000;
+const N_SAMPLES: usize = 20;
 
 fn main() {
-    divan::main();
+    record_to("one_by_one_to_callbacks", 1, || Callbacks::new(ToolCallbacks::default()));
+    record_to("sixteen_at_once_to_callbacks", 16, || Callbacks::new(ToolCallbacks::default()));
+    record_to("one_by_one_to_chat_events", 1, ChatEvents::new);
+    record_to("one_by_one_to_messages", 1, Messages::new);
+    record_to("one_by_one_to_transcript", 1, Transcript::new);
+    a_whole_run();
+    a_thousand_runs_side_by_side();
+}
+
+/// One by one, every event is an append of its own and wakes the reader. Several at once are
+/// gathered as the engine gathers them when the model is faster than the journal.
+fn record_to<P: Projection>(name: &str, at_once: usize, projection: impl Fn() -> P) {
+    let runtime = one_core();
+    measure(name, N_SAMPLES, N_EVENTS, || {
+        runtime.block_on(record_and_project(at_once, projection()));
+    });
 }
 
 fn one_core() -> Runtime {
@@ -66,79 +81,35 @@ async fn record_and_project<P: Projection>(at_once: usize, mut projection: P) {
     tokio::join!(record, project);
 }
 
-/// Every event is an append of its own, and wakes the reader.
-#[divan::bench(sample_count = 20)]
-fn one_by_one_to_callbacks(bencher: Bencher) {
-    let runtime = one_core();
-    bencher.counter(ItemsCount::new(N_EVENTS)).bench(|| {
-        runtime.block_on(record_and_project(1, Callbacks::new(ToolCallbacks::default())));
-    });
-}
-
-/// Gathered as the engine gathers them when the model is faster than the journal.
-#[divan::bench(sample_count = 20)]
-fn sixteen_at_once_to_callbacks(bencher: Bencher) {
-    let runtime = one_core();
-    bencher.counter(ItemsCount::new(N_EVENTS)).bench(|| {
-        runtime.block_on(record_and_project(16, Callbacks::new(ToolCallbacks::default())));
-    });
-}
-
-#[divan::bench(sample_count = 20)]
-fn one_by_one_to_chat_events(bencher: Bencher) {
-    let runtime = one_core();
-    bencher
-        .counter(ItemsCount::new(N_EVENTS))
-        .bench(|| runtime.block_on(record_and_project(1, ChatEvents::new())));
-}
-
-#[divan::bench(sample_count = 20)]
-fn one_by_one_to_messages(bencher: Bencher) {
-    let runtime = one_core();
-    bencher
-        .counter(ItemsCount::new(N_EVENTS))
-        .bench(|| runtime.block_on(record_and_project(1, Messages::new())));
-}
-
-#[divan::bench(sample_count = 20)]
-fn one_by_one_to_transcript(bencher: Bencher) {
-    let runtime = one_core();
-    bencher
-        .counter(ItemsCount::new(N_EVENTS))
-        .bench(|| runtime.block_on(record_and_project(1, Transcript::new())));
-}
-
 /// The whole way: a scripted model's parts, the engine's loop, the journal, a projection.
-#[divan::bench(sample_count = 20)]
-fn a_whole_run(bencher: Bencher) {
+fn a_whole_run() {
     let runtime = one_core();
     let words: Vec<String> = (0..N_EVENTS).map(|_| "twenty characters ok".to_owned()).collect();
-    bencher
-        .counter(ItemsCount::new(N_EVENTS))
-        .with_inputs(|| Scripted::new([Turn::new().text_in(words.clone())]))
-        .bench_values(|model| {
-            runtime.block_on(async {
-                let (runs, request) = TestBench::with_model(Arc::new(model)).set_up();
-                let run = runs.start(request).await.unwrap();
-                let mut projection = Callbacks::new(ToolCallbacks::default());
-                let mut events = run.events().await.unwrap();
-                while let Some(recorded) = events.next().await {
-                    black_box(projection.project(&recorded.unwrap()));
-                }
-            });
+    let scripted = |_| Scripted::new([Turn::new().text_in(words.clone())]);
+    let mut models: Vec<Scripted> = (0..=N_SAMPLES).map(scripted).collect();
+    measure("a_whole_run", N_SAMPLES, N_EVENTS, || {
+        let model = models.pop().unwrap();
+        runtime.block_on(async {
+            let (runs, request) = TestBench::with_model(Arc::new(model)).set_up();
+            let run = runs.start(request).await.unwrap();
+            let mut projection = Callbacks::new(ToolCallbacks::default());
+            let mut events = run.events().await.unwrap();
+            while let Some(recorded) = events.next().await {
+                black_box(projection.project(&recorded.unwrap()));
+            }
         });
+    });
 }
 
 /// A thousand runs side by side, each saying a word and pausing, as many small ones do.
-#[divan::bench(sample_count = 5)]
-fn a_thousand_runs_side_by_side(bencher: Bencher) {
-    const N_RUNS: u32 = 1_000;
-    const N_WORDS: u32 = 50;
+fn a_thousand_runs_side_by_side() {
+    const N_RUNS: usize = 1_000;
+    const N_WORDS: usize = 50;
     let runtime = one_core();
     let turn = (0..N_WORDS).fold(Turn::new(), |turn, _| {
         turn.text("twenty characters ok").pause(Duration::from_millis(1))
     });
-    bencher.counter(ItemsCount::new(N_RUNS * N_WORDS)).bench(|| {
+    measure("a_thousand_runs_side_by_side", 5, N_RUNS * N_WORDS, || {
         runtime.block_on(async {
             let model = Scripted::new([turn.clone()]).repeat_last();
             let (runs, request) = TestBench::with_model(Arc::new(model)).set_up();

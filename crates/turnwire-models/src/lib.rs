@@ -22,6 +22,7 @@ pub mod chat_completions;
 pub mod custom_tools;
 mod http;
 pub mod json_schema_calls;
+mod json_text;
 mod lenient_json;
 mod logprobs;
 pub mod openai_responses;

@@ -1,33 +1,30 @@
 use serde_json::json;
-use wiremock::{
-    Mock, MockServer, ResponseTemplate,
-    matchers::{any, header, method, path},
-};
+use turnwire_testkit::{Reply, StubServer};
 
 use super::{ModelListFormat, ProbeError, models_at};
 use crate::Secret;
 
 #[tokio::test]
 async fn the_list_of_models_is_read_from_both_kinds() {
-    let server = MockServer::start().await;
     let body = |names: &[&str]| {
         let data: Vec<_> =
             names.iter().map(|name| json!({ "id": name, "object": "model" })).collect();
-        ResponseTemplate::new(200).set_body_json(json!({ "object": "list", "data": data }))
+        Reply::new(200).json(&json!({ "object": "list", "data": data }))
     };
-    Mock::given(method("GET"))
-        .and(path("/openai/models"))
-        .and(header("authorization", "Bearer k"))
-        .respond_with(body(&["a", "b"]))
-        .mount(&server)
-        .await;
-    Mock::given(method("GET"))
-        .and(path("/anthropic/v1/models"))
-        .and(header("x-api-key", "k"))
-        .and(header("anthropic-version", "2023-06-01"))
-        .respond_with(body(&["c"]))
-        .mount(&server)
-        .await;
+    let (openai, anthropic) = (body(&["a", "b"]), body(&["c"]));
+    let server = StubServer::start(move |asked| {
+        let is_anthropic = asked.header("x-api-key") == Some("k")
+            && asked.header("anthropic-version") == Some("2023-06-01");
+        let is_openai = asked.header("authorization") == Some("Bearer k");
+        if is_openai && asked.is("GET", "/openai/models") {
+            openai.clone()
+        } else if is_anthropic && asked.is("GET", "/anthropic/v1/models") {
+            anthropic.clone()
+        } else {
+            Reply::new(404)
+        }
+    })
+    .await;
     let key = Secret::from("k");
     let openai =
         models_at(&format!("{}/openai/", server.uri()), Some(&key), ModelListFormat::OpenAi).await;
@@ -47,8 +44,7 @@ async fn what_is_wrong_is_told_apart() {
         (404, ProbeError::NoList(404)),
         (200, ProbeError::NoList(200)),
     ] {
-        let server = MockServer::start().await;
-        Mock::given(any()).respond_with(ResponseTemplate::new(status)).mount(&server).await;
+        let server = StubServer::answering(Reply::new(status)).await;
         assert_eq!(models_at(&server.uri(), None, ModelListFormat::OpenAi).await, Err(expected));
     }
 }

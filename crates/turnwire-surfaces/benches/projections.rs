@@ -3,9 +3,8 @@
 //! Two journals: one of a model that mostly talks, one of a model that mostly uses tools. And
 //! the hard case of S4: an argument of ten megabytes that comes byte by byte.
 
-use std::sync::Arc;
+use std::{hint::black_box, sync::Arc};
 
-use divan::{Bencher, counter::ItemsCount};
 use turnwire_contract::{
     CallId, Completeness, Event, Finish, Item, ItemId, RecordedEvent, RunId, RunOutcome,
     RunRequest, Seq, Timestamp, ToolKind, ToolOutcome, ToolOutput, ToolRef, Usage,
@@ -14,73 +13,47 @@ use turnwire_surfaces::{
     Answer, Callbacks, ChatEvents, Messages, PartialJson, Projection, ToolCallbacks, Transcript,
     preview,
 };
+use turnwire_testkit::stopwatch::measure;
 
-fn main() {
-    divan::main();
-}
-
-const JOURNALS: [&str; 2] = ["text", "tools"];
-
-#[divan::bench(args = JOURNALS)]
-fn callbacks(bencher: Bencher, journal: &str) {
-    watch(bencher, journal, || Callbacks::new(ToolCallbacks { start: true, end: true }));
-}
-
-#[divan::bench(args = JOURNALS)]
-fn chat_events(bencher: Bencher, journal: &str) {
-    watch(bencher, journal, ChatEvents::new);
-}
-
-#[divan::bench(args = JOURNALS)]
-fn messages(bencher: Bencher, journal: &str) {
-    watch(bencher, journal, Messages::new);
-}
-
-#[divan::bench(args = JOURNALS)]
-fn transcript(bencher: Bencher, journal: &str) {
-    watch(bencher, journal, Transcript::new);
-}
-
-#[divan::bench(args = JOURNALS)]
-fn answer(bencher: Bencher, journal: &str) {
-    let events = journal_of(journal);
-    bencher.counter(ItemsCount::new(events.len())).bench_local(|| Answer::of(&events));
-}
-
+const N_SAMPLES: usize = 100;
 const TEN_MEGABYTES: usize = 10_000_000;
 
-#[divan::bench(args = [TEN_MEGABYTES / 10, TEN_MEGABYTES], sample_count = 3)]
-fn argument_byte_by_byte(bencher: Bencher, n_bytes: usize) {
-    bencher.counter(ItemsCount::new(n_bytes)).bench_local(|| {
-        let mut partial = PartialJson::new();
-        partial.push("{\"content\":\"");
-        for _ in 0..n_bytes {
-            partial.push("x");
-        }
-        partial
-    });
+fn main() {
+    for journal in ["text", "tools"] {
+        let events = journal_of(journal);
+        let tools = ToolCallbacks { start: true, end: true };
+        watch(&format!("callbacks {journal}"), &events, || Callbacks::new(tools));
+        watch(&format!("chat_events {journal}"), &events, ChatEvents::new);
+        watch(&format!("messages {journal}"), &events, Messages::new);
+        watch(&format!("transcript {journal}"), &events, Transcript::new);
+        measure(&format!("answer {journal}"), N_SAMPLES, events.len(), || Answer::of(&events));
+    }
+    for n_bytes in [TEN_MEGABYTES / 10, TEN_MEGABYTES] {
+        argument(&format!("argument_byte_by_byte {n_bytes}"), n_bytes, |_| {});
+        argument(&format!("argument_byte_by_byte_with_label {n_bytes}"), n_bytes, |partial| {
+            black_box(preview::label(&[], partial));
+        });
+    }
 }
 
-#[divan::bench(args = [TEN_MEGABYTES / 10, TEN_MEGABYTES], sample_count = 3)]
-fn argument_byte_by_byte_with_label(bencher: Bencher, n_bytes: usize) {
-    bencher.counter(ItemsCount::new(n_bytes)).bench_local(|| {
-        let mut partial = PartialJson::new();
-        partial.push("{\"content\":\"");
-        for _ in 0..n_bytes {
-            partial.push("x");
-            divan::black_box(preview::label(&[], &partial));
-        }
-        partial
-    });
-}
-
-fn watch<P: Projection>(bencher: Bencher, journal: &str, projection: impl Fn() -> P) {
-    let events = journal_of(journal);
-    bencher.counter(ItemsCount::new(events.len())).bench_local(|| {
+fn watch<P: Projection>(name: &str, events: &[RecordedEvent], projection: impl Fn() -> P) {
+    measure(name, N_SAMPLES, events.len(), || {
         let mut projection = projection();
-        for recorded in &events {
-            divan::black_box(projection.project(recorded));
+        for recorded in events {
+            black_box(projection.project(recorded));
         }
+    });
+}
+
+fn argument(name: &str, n_bytes: usize, look: impl Fn(&PartialJson)) {
+    measure(name, 3, n_bytes, || {
+        let mut partial = PartialJson::new();
+        partial.push("{\"content\":\"");
+        for _ in 0..n_bytes {
+            partial.push("x");
+            look(&partial);
+        }
+        partial
     });
 }
 

@@ -12,6 +12,8 @@
 //! * [`scripts`] generates random runs;
 //! * [`mcp_server`] is an MCP server with every behaviour;
 //! * [`services`] starts a real PostgreSQL and a real Redis;
+//! * [`stopwatch`] times what a benchmark does;
+//! * [`stub_server`] gives one answer over HTTP;
 //! * [`conformance`] has one test per guarantee of a port;
 //! * [`upstreams`] are the servers behind a gateway, on loopback.
 //!
@@ -37,6 +39,8 @@ mod mcp_tool;
 pub mod scenarios;
 pub mod scripts;
 pub mod services;
+pub mod stopwatch;
+pub mod stub_server;
 pub mod surfaces;
 pub mod test_bench;
 pub mod upstreams;
@@ -45,4 +49,5 @@ pub use fake_servers::FakeServers;
 pub use fake_tools::{Behaviour, FakeTool};
 pub use forwarding::{Broken, Forwarding, StoreCall, Watcher};
 pub use identity_provider::IdentityProvider;
+pub use stub_server::{Reply, StubServer};
 pub use test_bench::{Act, Played, TestBench};

@@ -1,12 +1,22 @@
 //! The binary in a terminal of its own: what a person sees, and that nothing stays behind.
 
-use std::{io::Write, num::NonZero};
+use std::{
+    fs::File,
+    io::Write,
+    num::NonZero,
+    os::fd::{AsFd, OwnedFd},
+    process::{Child, Command},
+};
 
-use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, SlavePty, native_pty_system};
+use nix::{
+    pty::{Winsize, openpty},
+    sys::termios::{LocalFlags, tcgetattr},
+};
 
 use crate::world::{Server, TURNWIRE, Watched, World, timeless};
 
-const SIZE: PtySize = PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
+const ROWS: u16 = 24;
+const COLS: u16 = 80;
 const MULTIPLY: [&str; 4] = ["run", "--model", "scripted", "multiply 5 and 4"];
 /// Long enough for a few turns of the spinner.
 const TOOL_MS: &str = "600";
@@ -14,13 +24,12 @@ const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '�
 
 pub(crate) struct Terminal {
     pub(crate) output: Watched,
-    pub(crate) keyboard: Box<dyn Write + Send>,
-    child: Box<dyn Child + Send + Sync>,
-    master: Box<dyn MasterPty + Send>,
+    pub(crate) keyboard: File,
+    child: Child,
     /// Kept open, because a terminal that nobody has open forgets its mode.
-    slave: Option<Box<dyn SlavePty + Send>>,
+    slave: Option<OwnedFd>,
     /// The mode before the program was started.
-    usual_mode: u32,
+    usual_mode: LocalFlags,
 }
 
 impl Terminal {
@@ -29,48 +38,54 @@ impl Terminal {
     }
 
     pub(crate) fn start_program(world: &World, program: &str, arguments: &[&str]) -> Self {
-        Self::start_sized(world, program, arguments, SIZE.cols)
+        Self::start_sized(world, program, arguments, COLS)
     }
 
     /// A terminal with this many columns.
     pub(crate) fn start_sized(world: &World, program: &str, arguments: &[&str], cols: u16) -> Self {
-        let pair = native_pty_system().openpty(PtySize { cols, ..SIZE }).unwrap();
-        let mut command = CommandBuilder::new(program);
+        let size = Winsize { ws_row: ROWS, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };
+        let pair = openpty(&size, None).unwrap();
+        // Copies are closed in children, the originals are not.
+        let [slave, master] = [pair.slave, pair.master].map(|fd| fd.try_clone().unwrap());
+        let usual_mode = mode_of(&slave);
+        // A session of its own, with this as its terminal: the keyboard sends signals.
+        let mut command = Command::new("setsid");
+        command.arg("--ctty").arg(program).args(arguments).current_dir(world.path());
         command.env_clear();
         command.env("TERM", "xterm-256color");
         command.env("TURNWIRE_DEMO_PACE_MS", "1");
-        for (name, value) in world.variables() {
-            command.env(name, value);
+        command.envs(world.variables().iter().cloned());
+        for connect in [Command::stdin, Command::stdout, Command::stderr] {
+            connect(&mut command, slave.try_clone().unwrap());
         }
-        command.cwd(world.path());
-        command.args(arguments);
-        let usual_mode = mode_of(&*pair.master);
-        let child = pair.slave.spawn_command(command).unwrap();
-        let output = Watched::new(pair.master.try_clone_reader().unwrap());
-        let keyboard = pair.master.take_writer().unwrap();
-        Self { output, keyboard, child, master: pair.master, slave: Some(pair.slave), usual_mode }
+        let child = command.spawn().unwrap();
+        let keyboard = File::from(master);
+        let output = Watched::new(keyboard.try_clone().unwrap());
+        Self { output, keyboard, child, slave: Some(slave), usual_mode }
     }
 
     pub(crate) fn resize(&self, cols: u16) {
-        self.master.resize(PtySize { cols, ..SIZE }).unwrap();
+        let slave = self.slave.as_ref().unwrap().try_clone().unwrap();
+        let resized = Command::new("stty").args(["cols", &cols.to_string()]).stdin(slave).status();
+        assert!(resized.unwrap().success());
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.process_id().unwrap()
+        self.child.id()
     }
 
     /// The mode of the terminal: whether it edits lines, echoes keys, and makes signals of them.
-    pub(crate) fn mode(&self) -> u32 {
-        mode_of(&*self.master)
+    pub(crate) fn mode(&self) -> LocalFlags {
+        mode_of(&self.keyboard)
     }
 
     /// The mode before the program was started.
-    pub(crate) fn usual_mode(&self) -> u32 {
+    pub(crate) fn usual_mode(&self) -> LocalFlags {
         self.usual_mode
     }
 
     /// The mode that the program leaves behind.
-    pub(crate) fn mode_at_the_end(&mut self) -> u32 {
+    pub(crate) fn mode_at_the_end(&mut self) -> LocalFlags {
         self.child.wait().unwrap();
         self.mode()
     }
@@ -91,25 +106,25 @@ impl Terminal {
     }
 
     /// Everything that was written, and the exit code.
-    pub(crate) fn finish(mut self) -> (Vec<u8>, u32) {
-        let code = self.child.wait().unwrap().exit_code();
+    pub(crate) fn finish(mut self) -> (Vec<u8>, i32) {
+        let code = self.child.wait().unwrap().code().expect("no signal ends it");
         self.slave = None;
         (self.output.all_bytes(), code)
     }
 }
 
-fn mode_of(master: &dyn MasterPty) -> u32 {
-    master.get_termios().unwrap().local_flags.bits()
+fn mode_of(terminal: &impl AsFd) -> LocalFlags {
+    tcgetattr(terminal).unwrap().local_flags
 }
 
 /// What is on the screen after `bytes`.
 pub(crate) fn screen(bytes: &[u8]) -> String {
-    screen_of(bytes, SIZE.cols)
+    screen_of(bytes, COLS)
 }
 
 /// What is on a screen with this many columns.
 pub(crate) fn screen_of(bytes: &[u8], cols: u16) -> String {
-    let [rows, columns] = [SIZE.rows, cols].map(|size| NonZero::new(size).unwrap());
+    let [rows, columns] = [ROWS, cols].map(|size| NonZero::new(size).unwrap());
     let mut parser = vt100::Parser::new(rows, columns, 0);
     parser.process(bytes);
     let screen = parser.screen().contents();

@@ -1,15 +1,12 @@
 use futures::StreamExt;
 use serde_json::json;
 use turnwire_contract::{Finish, Model, ModelError, ModelPart};
-use wiremock::{
-    Mock, MockServer, ResponseTemplate,
-    matchers::{body_partial_json, header, method, path},
-};
+use turnwire_testkit::{Reply, StubServer};
 
 use super::{AnthropicMessages, AnthropicMessagesOptions};
 use crate::sample_prompt::{plain_prompt, sample_prompt};
 
-fn adapter(server: &MockServer) -> AnthropicMessages {
+fn adapter(server: &StubServer) -> AnthropicMessages {
     let options = AnthropicMessagesOptions {
         base_url: server.uri(),
         api_key: Some("sk-ant-canary".into()),
@@ -20,28 +17,23 @@ fn adapter(server: &MockServer) -> AnthropicMessages {
 
 #[tokio::test]
 async fn the_request_is_sent_and_the_answer_translated() {
-    let server = MockServer::start().await;
     let answer = include_str!("../../fixtures/anthropic_messages/text.sse");
-    Mock::given(method("POST"))
-        .and(path("/v1/messages"))
-        .and(header("x-api-key", "sk-ant-canary"))
-        .and(header("anthropic-version", "2023-06-01"))
-        .and(body_partial_json(json!({ "model": "prompt-model", "stream": true })))
-        .respond_with(ResponseTemplate::new(200).set_body_raw(answer, "text/event-stream"))
-        .expect(1)
-        .mount(&server)
-        .await;
+    let server = StubServer::answering(Reply::new(200).body(answer, "text/event-stream")).await;
     let stream = adapter(&server).stream(sample_prompt("")).await.unwrap();
     let parts: Vec<_> = stream.collect().await;
     assert_eq!(parts.last(), Some(&Ok(ModelPart::Finished(Finish::Answered))));
+    let asked = server.only_request();
+    assert!(asked.is("POST", "/v1/messages"), "{asked:?}");
+    assert_eq!(asked.header("x-api-key"), Some("sk-ant-canary"));
+    assert_eq!(asked.header("anthropic-version"), Some("2023-06-01"));
+    assert_eq!(asked.json()["model"], "prompt-model");
+    assert_eq!(asked.json()["stream"], true);
 }
 
 #[tokio::test]
 async fn an_overloaded_server_is_unavailable() {
-    let server = MockServer::start().await;
     let body = json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Overloaded" } });
-    let busy = ResponseTemplate::new(529).set_body_json(body);
-    Mock::given(method("POST")).respond_with(busy).mount(&server).await;
+    let server = StubServer::answering(Reply::new(529).json(&body)).await;
     let Err(error) = adapter(&server).stream(plain_prompt()).await else {
         panic!("529 is no answer")
     };

@@ -7,10 +7,7 @@ use tokio::{
     net::TcpListener,
 };
 use turnwire_contract::{Finish, Model, ModelError, ModelPart};
-use wiremock::{
-    Mock, MockServer, ResponseTemplate,
-    matchers::{body_partial_json, header, method, path},
-};
+use turnwire_testkit::{Reply, StubServer};
 
 use super::{ChatCompletions, ChatCompletionsOptions};
 use crate::{
@@ -29,14 +26,8 @@ fn adapter(base_url: &str) -> ChatCompletions {
     ChatCompletions::new(options).unwrap()
 }
 
-async fn server_answering(response: ResponseTemplate) -> MockServer {
-    let server = MockServer::start().await;
-    Mock::given(method("POST")).respond_with(response).mount(&server).await;
-    server
-}
-
-async fn error_of(response: ResponseTemplate) -> ModelError {
-    let server = server_answering(response).await;
+async fn error_of(reply: Reply) -> ModelError {
+    let server = StubServer::answering(reply).await;
     match adapter(&server.uri()).stream(plain_prompt()).await {
         Err(error) => error,
         Ok(mut stream) => stream.next().await.unwrap().unwrap_err(),
@@ -45,54 +36,50 @@ async fn error_of(response: ResponseTemplate) -> ModelError {
 
 #[tokio::test]
 async fn the_request_is_sent_and_the_answer_translated() {
-    let server = MockServer::start().await;
     let answer = concat!(
         "data: {\"choices\":[{\"delta\":{\"content\":\"Hi.\"}}]}\n\n",
         "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
     );
-    Mock::given(method("POST"))
-        .and(path("/v1/chat/completions"))
-        .and(header("authorization", format!("Bearer {KEY}")))
-        .and(header("content-type", "application/json"))
-        .and(header("accept", "text/event-stream"))
-        .and(body_partial_json(json!({
-            "model": "their-model",
-            "stream": true,
-            "stream_options": { "include_usage": true },
-            "tools": [{ "type": "function", "function": { "name": "multiply" } }],
-        })))
-        .respond_with(ResponseTemplate::new(200).set_body_raw(answer, "text/event-stream"))
-        .expect(1)
-        .mount(&server)
-        .await;
+    let server = StubServer::answering(Reply::new(200).body(answer, "text/event-stream")).await;
     let stream = adapter(&format!("{}/v1/", server.uri())).stream(sample_prompt("")).await;
     let parts: Vec<_> = stream.unwrap().collect().await;
     assert_eq!(
         parts,
         [Ok(ModelPart::Text("Hi.".to_owned())), Ok(ModelPart::Finished(Finish::Answered))]
     );
+    let asked = server.only_request();
+    assert!(asked.is("POST", "/v1/chat/completions"), "{asked:?}");
+    assert_eq!(asked.header("authorization"), Some(&*format!("Bearer {KEY}")));
+    assert_eq!(asked.header("content-type"), Some("application/json"));
+    assert_eq!(asked.header("accept"), Some("text/event-stream"));
+    let body = asked.json();
+    assert_eq!(body["model"], "their-model");
+    assert_eq!(body["stream"], true);
+    assert_eq!(body["stream_options"]["include_usage"], true);
+    assert_eq!(body["tools"].as_array().unwrap().len(), 1);
+    assert_eq!(body["tools"][0]["type"], "function");
+    assert_eq!(body["tools"][0]["function"]["name"], "multiply");
 }
 
 #[tokio::test]
 async fn no_key_means_no_header() {
-    let server = server_answering(ResponseTemplate::new(400)).await;
+    let server = StubServer::answering(Reply::new(400)).await;
     let model = ChatCompletions::new(ChatCompletionsOptions::new(server.uri())).unwrap();
     assert!(model.stream(plain_prompt()).await.is_err());
-    let requests = server.received_requests().await.unwrap();
-    assert!(!requests[0].headers.contains_key("authorization"));
+    assert_eq!(server.only_request().header("authorization"), None);
 }
 
 /// A12: an error of the provider that quotes the key, instead of an answer or within one.
 #[tokio::test]
 async fn a_complaint_becomes_an_error_that_never_shows_the_key() {
     let body = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}.") } });
-    let error = error_of(ResponseTemplate::new(401).set_body_json(&body)).await;
+    let error = error_of(Reply::new(401).json(&body)).await;
     let message = "the provider rejected the key, or the account has no credit (HTTP 401)";
     assert_eq!(error, ModelError::Misconfigured { message: message.to_owned() });
 
     let stream = format!("data: {body}\n\n");
-    let streamed = ResponseTemplate::new(200).set_body_raw(stream, "text/event-stream");
-    for answer in [ResponseTemplate::new(200).set_body_json(&body), streamed] {
+    let streamed = Reply::new(200).body(stream, "text/event-stream");
+    for answer in [Reply::new(200).json(&body), streamed] {
         let error = error_of(answer).await;
         let message = "the provider reported an error".to_owned();
         assert_eq!(error, ModelError::Misconfigured { message });
@@ -104,11 +91,11 @@ async fn a_complaint_becomes_an_error_that_never_shows_the_key() {
 #[tokio::test]
 async fn an_unknown_model_is_told_to_whoever_named_it() {
     let body = json!({ "error": { "message": "model 'x' not found", "type": "api_error" } });
-    let unknown = ResponseTemplate::new(404).set_body_json(&body);
+    let unknown = Reply::new(404).json(&body);
     let error = error_of(unknown.clone()).await;
     assert!(matches!(error, ModelError::Misconfigured { .. }), "{error}");
 
-    let server = server_answering(unknown).await;
+    let server = StubServer::answering(unknown).await;
     let model = ChatCompletions::new(ChatCompletionsOptions::new(server.uri())).unwrap();
     let Err(error) = model.stream(plain_prompt()).await else { panic!("404 is no answer") };
     assert!(matches!(error, ModelError::UnknownModel { .. }), "{error}");
@@ -116,19 +103,19 @@ async fn an_unknown_model_is_told_to_whoever_named_it() {
 
 #[tokio::test]
 async fn a_request_to_wait_is_passed_on() {
-    let busy = ResponseTemplate::new(429).insert_header("retry-after", "7");
+    let busy = Reply::new(429).header("retry-after", "7");
     let ModelError::RateLimited { retry_after, .. } = error_of(busy).await else {
         panic!("429 asks to slow down")
     };
     assert_eq!(retry_after, Some(Duration::from_secs(7)));
 
-    let exact = ResponseTemplate::new(429).insert_header("retry-after", "7");
-    let error = error_of(exact.insert_header("retry-after-ms", "6543")).await;
+    let exact = Reply::new(429).header("retry-after", "7");
+    let error = error_of(exact.header("retry-after-ms", "6543")).await;
     let ModelError::RateLimited { retry_after, .. } = error else { panic!("{error}") };
     assert_eq!(retry_after, Some(Duration::from_millis(6_543)));
 
     let past = "Thu, 01 Jan 1970 00:00:00 GMT";
-    let error = error_of(ResponseTemplate::new(503).insert_header("retry-after", past)).await;
+    let error = error_of(Reply::new(503).header("retry-after", past)).await;
     let ModelError::Unavailable { retry_after, .. } = error else { panic!("503 is not final") };
     assert_eq!(retry_after, Some(Duration::ZERO));
 }
@@ -136,14 +123,14 @@ async fn a_request_to_wait_is_passed_on() {
 /// A redirect must not forward the key to another host.
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let moved = ResponseTemplate::new(302).insert_header("location", "http://127.0.0.1:1/");
+    let moved = Reply::new(302).header("location", "http://127.0.0.1:1/");
     let error = error_of(moved).await;
     assert!(matches!(error, ModelError::Misconfigured { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn a_web_page_instead_of_an_answer_points_to_the_base_url() {
-    let page = ResponseTemplate::new(200).set_body_raw("\n<html></html>", "text/html");
+    let page = Reply::new(200).body("\n<html></html>", "text/html");
     let error = error_of(page).await;
     assert!(error.to_string().contains("check the base URL"), "{error}");
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::INPUT;
+use crate::json_text::{TextStart, start_of_text, unescaped, whole_part};
 
 /// The arguments of one call so far. Each byte is examined once, because an input may be long and
 /// arrive in thousands of pieces.
@@ -30,10 +31,10 @@ impl InputReader {
     pub(super) fn push(&mut self, text: &str) -> String {
         self.written.push_str(text);
         if let ReadState::Before = self.state {
-            self.state = match start_of_input(&self.written) {
-                InputStart::At(n_returned) => ReadState::Inside { n_returned },
-                InputStart::NotYet => ReadState::Before,
-                InputStart::Never => ReadState::Elsewhere,
+            self.state = match start_of_text(&self.written, INPUT) {
+                TextStart::At(n_returned) => ReadState::Inside { n_returned },
+                TextStart::NotYet => ReadState::Before,
+                TextStart::Never => ReadState::Elsewhere,
             };
         }
         let ReadState::Inside { n_returned } = self.state else { return String::new() };
@@ -65,78 +66,4 @@ impl InputReader {
             },
         }
     }
-}
-
-enum InputStart {
-    At(usize),
-    NotYet,
-    Never,
-}
-
-/// Returns the start of the text after `{"input":"`, with optional whitespace.
-fn start_of_input(written: &str) -> InputStart {
-    let mut rest = written;
-    for token in ["{", "\"input\"", ":", "\""] {
-        rest = rest.trim_start();
-        match rest.strip_prefix(token) {
-            Some(behind) => rest = behind,
-            None if token.starts_with(rest) => return InputStart::NotYet,
-            None => return InputStart::Never,
-        }
-    }
-    InputStart::At(written.len() - rest.len())
-}
-
-/// Returns the number of bytes of a JSON string that can be unescaped without knowing what follows,
-/// and whether the string ends there.
-fn whole_part(text: &str) -> (usize, bool) {
-    let bytes = text.as_bytes();
-    let mut index = 0;
-    loop {
-        match bytes.get(index) {
-            None => return (index, false),
-            Some(b'"') => return (index, true),
-            Some(b'\\') => match escape_at(bytes, index) {
-                Some(length) => index += length,
-                None => return (index, false),
-            },
-            Some(_) => index += 1,
-        }
-    }
-}
-
-/// Returns the length of the escape at `index`, including both halves of a surrogate pair; `None`
-/// if it is incomplete.
-fn escape_at(bytes: &[u8], index: usize) -> Option<usize> {
-    if *bytes.get(index + 1)? != b'u' {
-        return Some(2);
-    }
-    let digits = bytes.get(index + 2..index + 6)?;
-    let is_first_half =
-        matches!(digits, [b'd' | b'D', b'8' | b'9' | b'a'..=b'b' | b'A'..=b'B', ..]);
-    if !is_first_half {
-        return Some(6);
-    }
-    match (bytes.get(index + 6), bytes.get(index + 7)) {
-        (None, _) | (Some(b'\\'), None) => None,
-        (Some(b'\\'), Some(b'u')) => bytes.get(index + 8..index + 12).map(|_| 12),
-        _ => Some(6),
-    }
-}
-
-/// Unescapes a piece of a JSON string. Unescaped line breaks are kept, and an invalid piece is
-/// returned unchanged.
-fn unescaped(piece: &str) -> String {
-    let mut string = String::with_capacity(piece.len() + 2);
-    string.push('"');
-    for c in piece.chars() {
-        match c {
-            '\n' => string.push_str("\\n"),
-            '\r' => string.push_str("\\r"),
-            '\t' => string.push_str("\\t"),
-            c => string.push(c),
-        }
-    }
-    string.push('"');
-    serde_json::from_str(&string).unwrap_or_else(|_| piece.to_owned())
 }

@@ -1,6 +1,9 @@
 //! Prompts to and answers of a model without tool support.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::StreamExt;
 use proptest::prelude::*;
@@ -9,10 +12,7 @@ use turnwire_contract::{
     CallId, Content, Finish, Generation, Image, Item, Model, ModelError, ModelPart, Prompt, Role,
     ToolChoice, ToolSpec,
 };
-use wiremock::{
-    Mock, MockServer, ResponseTemplate,
-    matchers::{method, path},
-};
+use turnwire_testkit::{Reply, StubServer};
 
 use super::{JsonSchemaCalls, stream::AnswerReader};
 use crate::{ChatCompletions, ChatCompletionsOptions, Scripted, Turn};
@@ -185,6 +185,18 @@ fn an_answer_streams() {
     assert_eq!(*last, ModelPart::Finished(Finish::Answered));
 }
 
+/// C29: each byte of an answer is examined once, however small the pieces are.
+#[test]
+fn a_long_answer_in_small_pieces_is_read_in_linear_time() {
+    let begin = Instant::now();
+    let mut reader = AnswerReader::default();
+    reader.take(Ok(text("{\"answer\":\"")));
+    for _ in 0..250_000 {
+        assert_eq!(reader.take(Ok(text("four"))), [Ok(text("four"))]);
+    }
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+}
+
 #[test]
 fn a_call_is_a_call() {
     let pieces = ["{\"tool\":\"wea", "ther\",", "\"arguments\":{\"ci", "ty\":\"Paris\"}}"];
@@ -270,7 +282,6 @@ proptest! {
 /// tools are sent.
 #[tokio::test]
 async fn over_the_wire_it_is_a_response_format() {
-    let server = MockServer::start().await;
     let chunk = |text: &str| {
         let delta = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
         format!("data: {delta}\n\n")
@@ -281,9 +292,8 @@ async fn over_the_wire_it_is_a_response_format() {
         chunk("\"arguments\":{\"city\":\"Paris\"}}"),
         format!("data: {end}\n\ndata: [DONE]\n\n"),
     ];
-    let answer = ResponseTemplate::new(200).set_body_raw(body.concat(), "text/event-stream");
-    let mock = Mock::given(method("POST")).and(path("/v1/chat/completions")).respond_with(answer);
-    mock.mount(&server).await;
+    let reply = Reply::new(200).body(body.concat(), "text/event-stream");
+    let server = StubServer::answering(reply).await;
     let options = ChatCompletionsOptions::new(format!("{}/v1", server.uri()));
     let model = JsonSchemaCalls::new(Arc::new(ChatCompletions::new(options).unwrap()));
     let parts = model.stream(prompt()).await.unwrap();
@@ -296,7 +306,9 @@ async fn over_the_wire_it_is_a_response_format() {
         ModelPart::Finished(Finish::CalledTools),
     ];
     assert_eq!(parts, expected);
-    let asked: Value = server.received_requests().await.unwrap()[0].body_json().unwrap();
+    let asked = server.only_request();
+    assert!(asked.is("POST", "/v1/chat/completions"), "{asked:?}");
+    let asked = asked.json();
     assert_eq!(asked.get("tools"), None);
     assert_eq!(asked["response_format"]["type"], "json_schema");
     let ways = asked["response_format"]["json_schema"]["schema"]["anyOf"].as_array().unwrap();

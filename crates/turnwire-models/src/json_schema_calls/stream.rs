@@ -1,8 +1,9 @@
 //! Parses an answer that is a JSON object while it is streamed.
 
-use jiter::{JsonValue, PartialMode};
 use serde_json::Value;
 use turnwire_contract::{Finish, ModelError, ModelPart};
+
+use crate::json_text::{TextStart, start_of_text, unescaped, whole_part};
 
 /// Key of the call in an answer. Regular calls of the model are numbered from 0.
 const KEY: u32 = u32::MAX;
@@ -27,6 +28,8 @@ enum Shape {
     Open,
     /// An object that starts at this byte.
     Object(usize),
+    /// An object that starts at `begin` with an answer, which has been passed on up to `n_read`.
+    Answer { begin: usize, n_read: usize },
     /// Plain text: the server did not enforce the schema.
     Words,
 }
@@ -73,26 +76,19 @@ impl AnswerReader {
                 self.tell(&words)
             }
             Shape::Object(begin) => {
-                let so_far = self.written.as_bytes().get(begin..).unwrap_or_default();
-                let mode = PartialMode::TrailingStrings;
-                // Incomplete, for example in the middle of an escape.
-                let Ok(JsonValue::Object(so_far)) =
-                    JsonValue::parse_with_config(so_far, false, mode)
-                else {
-                    return Vec::new();
-                };
-                let text = |key: &str| match so_far.iter().find(|(name, _)| name == key) {
-                    Some((_, JsonValue::Str(text))) => Some(text.to_string()),
-                    _ => None,
-                };
-                let has_arguments = so_far.iter().any(|(name, _)| name == "arguments");
-                let (answer, tool) = (text("answer"), text("tool"));
-                let mut parts = answer.map(|answer| self.tell_up_to(&answer)).unwrap_or_default();
-                // The name is complete when something follows it.
-                if let Some(tool) = tool.filter(|_| has_arguments) {
-                    parts.extend(self.call(tool));
+                let object = self.written.get(begin..).unwrap_or_default();
+                if let TextStart::At(start) = start_of_text(object, "answer") {
+                    self.shape = Shape::Answer { begin, n_read: begin + start };
+                    return self.new_parts();
                 }
-                parts
+                named_tool(object).and_then(|tool| self.call(tool)).into_iter().collect()
+            }
+            Shape::Answer { begin, n_read } => {
+                let rest = self.written.get(n_read..).unwrap_or_default();
+                let (whole, _) = whole_part(rest);
+                let words = unescaped(rest.get(..whole).unwrap_or_default());
+                self.shape = Shape::Answer { begin, n_read: n_read + whole };
+                self.tell(&words)
             }
         }
     }
@@ -127,7 +123,7 @@ impl AnswerReader {
     }
 
     fn last_words(&mut self) -> Vec<Part> {
-        let Shape::Object(begin) = self.shape else {
+        let (Shape::Object(begin) | Shape::Answer { begin, .. }) = self.shape else {
             self.shape = Shape::Words;
             return self.new_parts();
         };
@@ -169,4 +165,14 @@ impl AnswerReader {
         self.shape = Shape::Words;
         self.new_parts()
     }
+}
+
+/// The tool of an object that has its name and what follows it.
+fn named_tool(object: &str) -> Option<String> {
+    let TextStart::At(start) = start_of_text(object, "tool") else { return None };
+    let rest = object.get(start..)?;
+    let (whole, ends) = whole_part(rest);
+    let (name, behind) = rest.split_at_checked(whole)?;
+    let next = behind.strip_prefix('"')?.trim_start().strip_prefix(',')?.trim_start();
+    (ends && next.starts_with("\"arguments\"")).then(|| unescaped(name))
 }

@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use turnwire_contract::ToolError;
-use wiremock::{
-    Mock, MockServer, ResponseTemplate,
-    matchers::{body_json, header, method, path, query_param},
-};
+use turnwire_testkit::{Reply, StubServer, stub_server::Asked};
 
 use super::{
     brave::Brave,
@@ -32,28 +29,28 @@ fn hit(url: &str, title: &str, snippet: &str) -> Hit {
     Hit::new(url, Some(title), Some(snippet)).unwrap()
 }
 
-fn searxng(server: &MockServer) -> Searxng {
+fn searxng(server: &StubServer) -> Searxng {
     Searxng::new(&server.uri(), SOON).unwrap()
 }
 
-fn brave(server: &MockServer) -> Brave {
+fn brave(server: &StubServer) -> Brave {
     Brave::new(&format!("{}/res/v1", server.uri()), Secret::new("BSA-key"), SOON).unwrap()
 }
 
-fn tavily(server: &MockServer) -> Tavily {
+fn tavily(server: &StubServer) -> Tavily {
     Tavily::new(&server.uri(), Secret::new("tvly-key"), SOON).unwrap()
 }
 
-async fn answering(status: u16, body: Value) -> MockServer {
-    let server = MockServer::start().await;
-    let answer = ResponseTemplate::new(status).set_body_json(body);
-    Mock::given(wiremock::matchers::any()).respond_with(answer).mount(&server).await;
-    server
+async fn answering(status: u16, body: Value) -> StubServer {
+    StubServer::answering(Reply::new(status).json(&body)).await
+}
+
+fn parameter(asked: &Asked, name: &str) -> String {
+    asked.parameter(name).unwrap_or_else(|| panic!("no {name} in {}", asked.uri))
 }
 
 #[tokio::test]
 async fn searxng_is_asked_for_json() {
-    let server = MockServer::start().await;
     let body = json!({
         "query": "rust streams",
         "number_of_results": 0,
@@ -73,21 +70,17 @@ async fn searxng_is_asked_for_json() {
         "answers": [], "corrections": [], "infoboxes": [], "suggestions": [],
         "unresponsive_engines": [["google", "timeout"]],
     });
-    Mock::given(method("GET"))
-        .and(path("/search"))
-        .and(query_param("q", "rust streams"))
-        .and(query_param("format", "json"))
-        .respond_with(ResponseTemplate::new(200).set_body_json(body))
-        .expect(1)
-        .mount(&server)
-        .await;
+    let server = answering(200, body).await;
     let found = searxng(&server).find(&question("rust streams")).await.unwrap();
     assert_eq!(found, [hit("https://doc.rust-lang.org/book/", "The Book", "Streams in Rust.")]);
+    let asked = server.only_request();
+    assert!(asked.is("GET", "/search"), "{asked:?}");
+    assert_eq!(parameter(&asked, "q"), "rust streams");
+    assert_eq!(parameter(&asked, "format"), "json");
 }
 
 #[tokio::test]
 async fn brave_is_asked_with_its_token() {
-    let server = MockServer::start().await;
     let body = json!({
         "type": "search",
         "query": { "original": "rust streams", "more_results_available": true },
@@ -106,20 +99,16 @@ async fn brave_is_asked_with_its_token() {
             "extra_snippets": ["More."],
         }] },
     });
-    Mock::given(method("GET"))
-        .and(path("/res/v1/web/search"))
-        .and(header("x-subscription-token", "BSA-key"))
-        .and(header("accept", "application/json"))
-        .and(query_param("q", "rust streams"))
-        .and(query_param("count", "8"))
-        .and(query_param("country", "DE"))
-        .and(query_param("text_decorations", "false"))
-        .respond_with(ResponseTemplate::new(200).set_body_json(body))
-        .expect(1)
-        .mount(&server)
-        .await;
+    let server = answering(200, body).await;
     let found = brave(&server).find(&question("rust  streams")).await.unwrap();
     assert_eq!(found, [hit("https://doc.rust-lang.org/", "Streams & Rust", "It's about streams.")]);
+    let asked = server.only_request();
+    assert!(asked.is("GET", "/res/v1/web/search"), "{asked:?}");
+    assert_eq!(asked.header("x-subscription-token"), Some("BSA-key"));
+    assert_eq!(asked.header("accept"), Some("application/json"));
+    let expected =
+        [("q", "rust streams"), ("count", "8"), ("country", "DE"), ("text_decorations", "false")];
+    assert_eq!(expected.map(|(name, _)| parameter(&asked, name)), expected.map(|(_, value)| value));
 }
 
 /// Brave accepts at most 50 words and 400 characters, and answers 422 to more.
@@ -128,14 +117,11 @@ async fn brave_is_not_asked_too_long_questions() {
     let server = answering(200, json!({ "type": "search", "query": { "original": "x" } })).await;
     let found = brave(&server).find(&question(&"word ".repeat(90))).await.unwrap();
     assert_eq!(found, [], "an answer without pages");
-    let asked = server.received_requests().await.unwrap();
-    let asked = asked[0].url.query_pairs().find(|(name, _)| name == "q").unwrap().1.into_owned();
-    assert_eq!(asked.split(' ').count(), 50);
+    assert_eq!(parameter(&server.only_request(), "q").split(' ').count(), 50);
 }
 
 #[tokio::test]
 async fn tavily_is_asked_with_its_key() {
-    let server = MockServer::start().await;
     let body = json!({
         "query": "rust streams",
         "follow_up_questions": null,
@@ -151,21 +137,18 @@ async fn tavily_is_asked_with_its_key() {
         "response_time": 1.09,
         "request_id": "123e4567-e89b-12d3-a456-426614174111",
     });
-    let asked = json!({
+    let server = answering(200, body).await;
+    let found = tavily(&server).find(&question("rust streams")).await.unwrap();
+    assert_eq!(found, [hit("https://doc.rust-lang.org/", "Rust", "All about it.")]);
+    let asked = server.only_request();
+    assert!(asked.is("POST", "/search"), "{asked:?}");
+    assert_eq!(asked.header("authorization"), Some("Bearer tvly-key"));
+    let expected = json!({
         "query": "rust streams",
         "max_results": 8,
         "include_domains": ["rust-lang.org"],
     });
-    Mock::given(method("POST"))
-        .and(path("/search"))
-        .and(header("authorization", "Bearer tvly-key"))
-        .and(body_json(asked))
-        .respond_with(ResponseTemplate::new(200).set_body_json(body))
-        .expect(1)
-        .mount(&server)
-        .await;
-    let found = tavily(&server).find(&question("rust streams")).await.unwrap();
-    assert_eq!(found, [hit("https://doc.rust-lang.org/", "Rust", "All about it.")]);
+    assert_eq!(asked.json(), expected);
 }
 
 /// The tool call is retried only after a temporary error.
