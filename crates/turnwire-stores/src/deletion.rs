@@ -48,7 +48,7 @@ pub(crate) async fn delete(
     dialect: &'static Dialect,
     runs: &[RunKey],
 ) -> Result<()> {
-    const TABLES: [&str; 7] = [
+    const TABLES: [&str; 8] = [
         "run_events",
         "blobs",
         "commands",
@@ -56,6 +56,7 @@ pub(crate) async fn delete(
         "run_secrets",
         "shares",
         "webhook_deliveries",
+        "run_catalogues",
     ];
     let mut runs = Batch { transaction, dialect, runs: runs.to_vec() };
     let mut changes =

@@ -26,8 +26,8 @@ const UNCERTAIN_FOR: Duration = Duration::from_mins(1);
 const MAX_STUCK: Duration = Duration::from_secs(10);
 
 /// What this version can read, which a worker says with each heartbeat: input lists since 1,
-/// compacted journals since 2.
-pub(crate) const FORMAT: i64 = 2;
+/// compacted journals since 2, catalogues of tools since 3.
+pub(crate) const FORMAT: i64 = 3;
 
 /// What all workers can read. They are listed for an hour after their lease, so that one that could
 /// not renew it is not overlooked.
@@ -81,6 +81,11 @@ impl HeartbeatState {
     /// Returns whether all workers can read compacted journals.
     pub(crate) fn may_compact(&self) -> bool {
         self.format.load(Ordering::Relaxed) >= 2
+    }
+
+    /// Returns whether all workers can read catalogues of tools.
+    pub(crate) fn may_write_catalogues(&self) -> bool {
+        self.format.load(Ordering::Relaxed) >= 3
     }
 
     /// Returns whether heartbeats have succeeded for a whole lease. After an outage all leases have

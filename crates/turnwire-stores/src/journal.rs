@@ -16,6 +16,7 @@ use turnwire_contract::{
 };
 
 use crate::{
+    catalogues::{Catalogue, HeldCatalogue},
     database::{DatabaseError, values},
     live_tails::Subscription,
     outage::Backoff,
@@ -23,6 +24,7 @@ use crate::{
     progress::SummaryColumns,
     reader::RunReader,
     run_ends::StoredEnd,
+    sealing::DataKey,
     store::Store,
     writer::Append,
 };
@@ -142,6 +144,7 @@ impl Store {
         }
         let run_id = first.run_id.clone();
         let key = self.retry_until_available(|| self.0.sealing.current(tenant)).await?;
+        let catalogues = self.hold_catalogues(tenant, &batch, key.as_deref()).await;
         let run_end = match run_end {
             Some(run_end) => Some(StoredEnd::of(&*self.0.database, tenant, &run_id, run_end).await),
             None => None,
@@ -151,7 +154,16 @@ impl Store {
         let deliveries = self.deliveries_of(tenant, batch.iter().map(AsRef::as_ref)).await;
         let (is_over, is_noted) = (run_end.is_some(), run_end.is_some() || summary.is_some());
         let (tenant, new_run, has_deliveries) = (tenant.clone(), None, !deliveries.is_empty());
-        let append = Append { tenant, events: batch, run_end, summary, deliveries, new_run, key };
+        let append = Append {
+            tenant,
+            events: batch,
+            catalogues,
+            run_end,
+            summary,
+            deliveries,
+            new_run,
+            key,
+        };
         let appended = self.0.writer.append(append).await;
         if has_deliveries {
             self.0.delivery_added.notify_one();
@@ -163,6 +175,40 @@ impl Store {
             self.0.list_changed.notify_waiters();
         }
         appended
+    }
+
+    /// Stores long lists of tools of `batch` once for all runs. One that cannot be is stored with
+    /// its event.
+    async fn hold_catalogues(
+        &self,
+        tenant: &TenantId,
+        batch: &[Arc<RecordedEvent>],
+        key: Option<&DataKey>,
+    ) -> Vec<HeldCatalogue> {
+        let mut all_held = Vec::new();
+        if !self.0.heartbeats.may_write_catalogues() {
+            return all_held;
+        }
+        for recorded in batch {
+            let run_id = &recorded.run_id;
+            let held = match Catalogue::of(recorded, key) {
+                Ok(None) => continue,
+                Ok(Some(catalogue)) => {
+                    let (database, catalogue) = (&*self.0.database, &catalogue);
+                    let hold = || catalogue.hold(database, tenant, run_id, key);
+                    self.retry_until_available(hold).await
+                }
+                Err(error) => Err(unavailable(error)),
+            };
+            match held {
+                Ok(held) => {
+                    held.share(&self.0.sealing, tenant, &recorded.event);
+                    all_held.push(held);
+                }
+                Err(error) => warn!(%run_id, %error, "list of tools stored with its run"),
+            }
+        }
+        all_held
     }
 
     /// Returns the columns to store with `batch`, if it changes them.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use turnwire_contract::{Event, RecordedEvent, RunId, Seq, TenantId};
 
 use crate::{
+    catalogues,
     database::{
         Database, DatabaseError, DedicatedConnection, Result, Row, STATEMENT_TIMEOUT, Value,
         in_time, values,
@@ -78,7 +79,7 @@ pub(crate) async fn page(
     let mut page = Page::default();
     for row in database.query(sql, &values).await? {
         page.add(sealing, tenant, run_id, stored_row(&row)?).await?;
-        // The first row of a run may be larger than it is stored.
+        // A row may be larger than it is stored.
         if i64::try_from(page.bytes).unwrap_or(i64::MAX) >= max_bytes {
             break;
         }
@@ -120,6 +121,15 @@ impl Page {
                 }
                 (_, Shared::RunDeleted) => return Ok(()),
                 (event, _) => *event = Event::unreadable(),
+            }
+        }
+        if let Some(id) = stored.catalogue(&events)
+            && let Some(recorded) = events.first_mut()
+        {
+            let event = &mut Arc::make_mut(recorded).event;
+            match catalogues::join(sealing, tenant, run_id, &id, event).await? {
+                Some(n_joined) => n_bytes += n_joined,
+                None => return Ok(()),
             }
         }
         self.add_events(events, n_bytes);

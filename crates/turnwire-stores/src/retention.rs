@@ -1,12 +1,12 @@
-//! Deletes old runs, conversations, idempotency keys, counters of use, input lists that nobody
-//! needs, entries of the audit log and API keys that ended.
+//! Deletes old runs, conversations, idempotency keys, counters of use, input lists and catalogues
+//! of tools that nobody needs, entries of the audit log and API keys that ended.
 
 use std::time::Duration;
 
 use tracing::warn;
 
 use crate::{
-    Result, Store,
+    Result, Store, catalogues,
     database::{DatabaseError, values},
     deletion::{self, run_key},
     input_lists,
@@ -35,6 +35,7 @@ impl Store {
         let n_forgotten = self.forget_runs_and_what_belongs_to_them().await?;
         self.finish_deletions().await?;
         self.forget_unused_lists().await?;
+        catalogues::delete_unused(&*self.0.database).await?;
         // Last, because it may be the largest.
         if let Some(retention) = self.0.options.audit_retention {
             self.forget_dead_api_keys(retention).await?;

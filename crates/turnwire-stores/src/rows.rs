@@ -9,7 +9,8 @@
 //! [`MergedDeltas`].
 //!
 //! The first event of a run has its request. If it shares the long parts of it with others, what
-//! follows says where they are: `[at, event, ids]` ([`input_lists`](crate::input_lists)).
+//! follows says where they are: `[at, event, ids]` ([`input_lists`](crate::input_lists)). So does
+//! what follows a long list of tools ([`catalogues`](crate::catalogues)).
 //!
 //! If what is stored is encrypted, the whole body is (`sealing`).
 //!
@@ -34,9 +35,11 @@ use turnwire_contract::{
 };
 
 use crate::{
+    catalogues::{HeldCatalogue, without_list},
     database::{DatabaseError, Result, Transaction, Value, values},
     failures::encode,
     input_lists::{SharedIds, SharedRequest},
+    nesting::{MAX_NESTING, nesting},
     sealing::{DataKey, Place},
 };
 
@@ -49,9 +52,6 @@ const MERGED_DELTAS: usize = 512;
 
 /// Maximum length of a call id in an index.
 const LONGEST_CALL: usize = 256;
-
-/// Maximum nesting of an event. JSON parsers stop at 128, and surfaces nest the event in a frame.
-const MAX_NESTING: usize = 100;
 
 /// A journal row, without the columns shared by all rows of an append.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +87,14 @@ impl EventRow {
 
 /// Encodes `batch` as rows.
 pub(crate) fn to_rows(batch: &[Arc<RecordedEvent>]) -> Result<Vec<EventRow>> {
+    to_rows_beside(batch, &[])
+}
+
+/// Encodes `batch` as rows, without lists of tools that are stored elsewhere.
+pub(crate) fn to_rows_beside(
+    batch: &[Arc<RecordedEvent>],
+    catalogues: &[HeldCatalogue],
+) -> Result<Vec<EventRow>> {
     let mut rows: Vec<EventRow> = Vec::with_capacity(batch.len().min(16));
     let mut before: Option<&Event> = None;
     for recorded in batch {
@@ -100,7 +108,10 @@ pub(crate) fn to_rows(batch: &[Arc<RecordedEvent>]) -> Result<Vec<EventRow>> {
                 write_entry(&mut row.body, recorded.at, &text)?;
                 row.body.push(']');
             }
-            _ => rows.push(own_row(recorded)?),
+            _ => rows.push(match catalogues.iter().find(|held| held.seq == recorded.seq) {
+                Some(held) => row_beside(recorded, held)?,
+                None => own_row(recorded)?,
+            }),
         }
         before = Some(&recorded.event);
     }
@@ -111,6 +122,14 @@ pub(crate) fn to_rows(batch: &[Arc<RecordedEvent>]) -> Result<Vec<EventRow>> {
 pub(crate) fn first_row(recorded: &RecordedEvent, shared: &SharedRequest) -> Result<EventRow> {
     let event = Event::RunQueued { request: Arc::new(shared.rest.clone()) };
     let body = encode(&[(recorded.at.as_micros(), event, shared.ids())])?;
+    let seq = seq_column(recorded.seq)?;
+    Ok(EventRow { first: seq, last: seq, kind: "event", call: None, body })
+}
+
+/// Encodes an event without its list of tools.
+fn row_beside(recorded: &RecordedEvent, held: &HeldCatalogue) -> Result<EventRow> {
+    let event = without_list(&recorded.event);
+    let body = encode(&[(recorded.at.as_micros(), event, held.reference())])?;
     let seq = seq_column(recorded.seq)?;
     Ok(EventRow { first: seq, last: seq, kind: "event", call: None, body })
 }
@@ -197,32 +216,6 @@ fn own_row(recorded: &RecordedEvent) -> Result<EventRow> {
     Ok(EventRow { first: seq_column, last: seq_column, kind, call, body })
 }
 
-/// Returns the maximum nesting depth of a JSON text.
-fn nesting(json: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    let mut bytes = json.bytes();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'[' | b'{' => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            b'"' => {
-                while let Some(byte) = bytes.next() {
-                    match byte {
-                        b'"' => break,
-                        b'\\' => drop(bytes.next()),
-                        _ => {}
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    deepest
-}
-
 fn write_entry(body: &mut String, at: Timestamp, what: &impl serde::Serialize) -> Result<()> {
     let entry = serde_json::to_string(&(at.as_micros(), what));
     body.push_str(&entry.map_err(|error| DatabaseError::Failed(error.to_string()))?);
@@ -297,6 +290,20 @@ impl StoredRow<'_> {
         if self.first != 1 {
             return None;
         }
+        let Elsewhere { preamble, input_list, .. } = self.elsewhere()?;
+        Some(SharedIds { preamble, input_list })
+    }
+
+    /// Returns the ID of the list of tools of the event, if it is not in the row.
+    pub(crate) fn catalogue(&self, events: &[Arc<RecordedEvent>]) -> Option<String> {
+        let [recorded] = events else { return None };
+        if !matches!(recorded.event, Event::ToolsDiscovered { .. }) {
+            return None;
+        }
+        self.elsewhere()?.catalogue
+    }
+
+    fn elsewhere(&self) -> Option<Elsewhere> {
         let entries: Vec<Entry> = serde_json::from_str(self.body).ok()?;
         entries.into_iter().next()?.2
     }
@@ -383,7 +390,15 @@ impl StoredRow<'_> {
 
 /// Time and event, and what follows the first event.
 #[derive(Deserialize)]
-struct Entry<'a>(i64, #[serde(borrow)] &'a RawValue, #[serde(default)] Option<SharedIds>);
+struct Entry<'a>(i64, #[serde(borrow)] &'a RawValue, #[serde(default)] Option<Elsewhere>);
+
+/// A [`SharedIds`] or a [`CatalogueRef`](crate::catalogues::CatalogueRef).
+#[derive(Deserialize)]
+struct Elsewhere {
+    preamble: String,
+    input_list: Option<String>,
+    catalogue: Option<String>,
+}
 
 /// Returns the text of a delta event.
 fn delta_text(event: &Event) -> Option<&String> {

@@ -81,6 +81,7 @@ impl Store {
         let append = Append {
             tenant: run.request.tenant.clone(),
             events: run.first_events.clone(),
+            catalogues: Vec::new(),
             run_end: None,
             summary: None,
             deliveries: Vec::new(),

@@ -40,6 +40,8 @@ const PROTECTED: &[&str] = &[
     "webhook_deliveries",
     "tenant_keys",
     "input_lists",
+    "catalogues",
+    "run_catalogues",
 ];
 
 /// Tables that statements for a tenant use without a policy. Chunks of files are found by way of

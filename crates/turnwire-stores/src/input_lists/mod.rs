@@ -18,7 +18,9 @@
 
 mod rows;
 
-pub(crate) use rows::{ListKey, Shared, delete_unused, find_unused, hold, read, read_items};
+pub(crate) use rows::{
+    ListKey, Shared, delete_unused, find_unused, hold, list_key, read, read_items,
+};
 
 use std::sync::Arc;
 
@@ -149,6 +151,16 @@ fn is_long(value: &Value) -> bool {
         Value::Array(_) => value.to_string().len() >= LONG_SURFACE_DATA,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
     }
+}
+
+/// Returns the ID of a value that is stored once per tenant: a hash of its kind and its content.
+pub(crate) fn content_id(
+    key: Option<&DataKey>,
+    kind: &str,
+    body: &str,
+) -> Result<String, DatabaseError> {
+    let key = key.map(DataKey::for_list_ids);
+    list_id(key.as_ref().map_or(NO_KEY, |key| key.as_slice()), kind, body)
 }
 
 /// Returns the ID of the list that continues `parent` with `item`.

@@ -314,7 +314,7 @@ fn parents_of(gone: &[Row]) -> Result<Vec<ListKey>> {
 }
 
 /// Decodes the columns `tenant, id`.
-fn list_key(row: &Row) -> Result<ListKey> {
+pub(crate) fn list_key(row: &Row) -> Result<ListKey> {
     Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned()))
 }
 

@@ -164,11 +164,15 @@ fn decode_page(sealing: &Sealing, tenant: &TenantId, run_id: &RunId, body: &[u8]
     for (first, last, body) in &rows {
         let plain = sealing.open_cached(tenant, Place::events(run_id, *first), body)?;
         let row = StoredRow { first: *first, last: *last, kind: "", call: None, body: &plain };
-        // What a long request has in common with others is not in its row.
+        // What a long request or list of tools has in common with others is not in its row.
         if row.shared_ids().is_some() {
             return None;
         }
-        page.add_events(row.decoded(run_id).ok()?, body.len());
+        let events = row.decoded(run_id).ok()?;
+        if row.catalogue(&events).is_some() {
+            return None;
+        }
+        page.add_events(events, body.len());
     }
     let places = page.events.iter().map(|recorded| recorded.seq);
     places.clone().zip(places.skip(1)).all(|(one, next)| one.next() == next).then_some(page)

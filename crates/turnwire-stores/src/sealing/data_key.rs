@@ -87,6 +87,10 @@ impl<'a> Place<'a> {
         Self { column: "input_lists.item", row: id, part: 0 }
     }
 
+    pub(crate) fn catalogue(id: &'a str) -> Self {
+        Self { column: "catalogues.tools", row: id, part: 0 }
+    }
+
     /// Returns what is authenticated together with a value. Lengths keep two places apart whose
     /// parts are the same text.
     fn bound_to(self, tenant: &TenantId) -> Vec<u8> {

@@ -24,6 +24,7 @@ use turnwire_contract::TenantId;
 use self::data_key::{SealedBytes, SealedText};
 use crate::{
     database::{Database, DatabaseError, Result},
+    known_tools::KnownTools,
     secret_box::SecretKeys,
     sync::lock,
 };
@@ -43,6 +44,8 @@ pub(crate) struct Sealing {
     /// `None` encrypts nothing.
     operator_keys: Option<SecretKeys>,
     tenants: Mutex<HashMap<TenantId, CachedKeys>>,
+    /// Lists of tools that were decrypted and decoded.
+    pub(crate) known_tools: KnownTools,
 }
 
 #[derive(Clone)]
@@ -85,7 +88,8 @@ impl TenantKeys {
 
 impl Sealing {
     pub(crate) fn new(database: Arc<dyn Database>, operator_keys: Option<SecretKeys>) -> Self {
-        Self { database, operator_keys, tenants: Mutex::default() }
+        let (tenants, known_tools) = (Mutex::default(), KnownTools::default());
+        Self { database, operator_keys, tenants, known_tools }
     }
 
     /// The database that has the keys, and what they encrypt.

@@ -36,11 +36,12 @@ use tokio_util::sync::CancellationToken;
 use turnwire_contract::{JournalError, RecordedEvent, RunId, Seq, TenantId};
 
 use crate::{
+    catalogues::HeldCatalogue,
     database::{DatabaseError, Dialect, Result, STATEMENT_TIMEOUT},
     heartbeats::FORMAT,
     outage::{Availability, Backoff},
     progress::SummaryColumns,
-    rows::{EventRow, new_tag, sealed_rows, to_rows},
+    rows::{EventRow, new_tag, sealed_rows, to_rows_beside},
     run_ends::{EndOfRun, StoredEnd},
     sealing::DataKey,
     sync::lock,
@@ -72,6 +73,8 @@ pub(crate) struct Append {
     pub(crate) tenant: TenantId,
     /// Not empty.
     pub(crate) events: Vec<Arc<RecordedEvent>>,
+    /// Lists of tools in `events` that are stored elsewhere.
+    pub(crate) catalogues: Vec<HeldCatalogue>,
     pub(crate) run_end: Option<StoredEnd>,
     /// What a list says about the run from now on, if it changes.
     pub(crate) summary: Option<SummaryColumns>,
@@ -105,6 +108,8 @@ pub(crate) struct Job {
     events: Vec<Arc<RecordedEvent>>,
     rows: Vec<EventRow>,
     bytes: usize,
+    /// What `events` has and `rows` has not.
+    bytes_elsewhere: usize,
     run_end: Option<StoredEnd>,
     /// What a list says about the run from now on, if it changes.
     summary: Option<Box<SummaryColumns>>,
@@ -191,16 +196,19 @@ type AtWorkSince = Arc<Mutex<Option<Instant>>>;
 impl WriterHandle {
     /// Writes `append` with those of other runs.
     pub(crate) async fn append(&self, append: Append) -> Result<(), JournalError> {
-        let Append { tenant, events, run_end, summary, deliveries, new_run, key } = append;
+        let Append { tenant, events, catalogues, run_end, summary, deliveries, new_run, key } =
+            append;
         let Some(first) = events.first() else { return Ok(()) };
         let run_id = first.run_id.clone();
-        let rows = to_rows(&events).and_then(|rows| sealed_rows(rows, &run_id, key.as_deref()));
+        let rows = to_rows_beside(&events, &catalogues)
+            .and_then(|rows| sealed_rows(rows, &run_id, key.as_deref()));
         let rows = rows.map_err(|error| JournalError::Rejected {
             run_id: run_id.clone(),
             reason: error.to_string(),
         })?;
         let in_run = new_run.as_ref().map_or(0, |run| run.request.len() + run.input_text.len());
         let bytes = in_run + rows.iter().map(|row| row.body.len()).sum::<usize>();
+        let bytes_elsewhere = catalogues.iter().map(|held| held.n_bytes).sum();
         let (answer, answered) = oneshot::channel();
         let tag = new_tag();
         let (summary, new_run) = (summary.map(Box::new), new_run.map(Box::new));
@@ -212,6 +220,7 @@ impl WriterHandle {
             events,
             rows,
             bytes,
+            bytes_elsewhere,
             run_end,
             summary,
             deliveries,
@@ -510,6 +519,7 @@ impl Job {
             events: vec![Arc::new(event)],
             rows: Vec::new(),
             bytes: 1,
+            bytes_elsewhere: 0,
             run_end: None,
             summary: None,
             deliveries: Vec::new(),

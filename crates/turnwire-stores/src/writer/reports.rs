@@ -95,7 +95,7 @@ impl CommitNotifier {
             let _ = job.answer.send(Err(conflict));
             return;
         }
-        self.tails.note_written(&job.tenant, &job.events, job.bytes);
+        self.tails.note_written(&job.tenant, &job.events, job.bytes + job.bytes_elsewhere);
         let _ = job.answer.send(Ok(()));
         if let Some(publisher) = &self.publisher {
             publisher.publish(job.run_id, job.rows);

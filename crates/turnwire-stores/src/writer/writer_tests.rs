@@ -26,6 +26,7 @@ fn first_append_of(run_id: &str) -> Append {
     Append {
         tenant: TenantId::default(),
         events: vec![Arc::new(first)],
+        catalogues: Vec::new(),
         run_end: None,
         summary: None,
         deliveries: Vec::new(),

@@ -2,6 +2,7 @@
 
 mod audit;
 mod broken_runs;
+mod catalogues;
 mod compaction;
 mod encryption;
 mod forgetting;
