@@ -25,6 +25,9 @@ pub struct ToolSpec {
     /// Format of a custom tool's input; any text if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<InputFormat>,
+    /// Name of the tool on its server, if [`ToolRef::own_name`] does not tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_name: Option<String>,
     /// Label of the tool's server, or the namespace assigned by the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
@@ -85,6 +88,7 @@ impl ToolSpec {
             kind: ToolKind::Function,
             strict: None,
             format: None,
+            own_name: None,
             server: None,
             namespace_description: String::new(),
             effect: Effect::Once,
@@ -109,10 +113,43 @@ impl ToolSpec {
         self.needs_approval || self.changed.is_some()
     }
 
+    /// Returns the name of the tool on its server or client.
+    pub fn own_name(&self) -> &str {
+        let in_name =
+            || ToolRef::own_name_of(&self.name, self.server.as_deref().unwrap_or_default());
+        self.own_name.as_deref().unwrap_or_else(in_name)
+    }
+
+    /// Returns the size of what a tool server says of the tool: description, schema and titles.
+    pub fn catalogue_bytes(&self) -> usize {
+        let texts = [Some(&self.name), Some(&self.description), self.title.as_ref()];
+        let texts: usize = texts.into_iter().flatten().map(String::len).sum();
+        texts + json_bytes(&self.parameters)
+    }
+
     /// Returns the fields that every event and frame about this tool contains.
     pub fn reference(&self) -> ToolRef {
         ToolRef { name: self.name.clone(), kind: self.kind, server: self.server.clone() }
     }
+}
+
+/// Returns the size of a value as JSON, without writing it.
+fn json_bytes(value: &Value) -> usize {
+    struct Counter(usize);
+    impl std::io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    // Counting cannot fail, and keys of JSON objects are texts.
+    let _ = serde_json::to_writer(&mut counter, value);
+    counter.0
 }
 
 /// Name and kind of a tool.

@@ -438,7 +438,7 @@ fn check_arguments(
 ) -> Result<(), AnswerError> {
     let Some(arguments) = &answer.arguments else { return Ok(()) };
     let call = state.call(call_id).filter(|call| Call::waits_for_approval(call));
-    let Some(spec) = call.and_then(|call| state.spec(&call.tool.name)) else { return Ok(()) };
+    let Some(spec) = call.and_then(|call| state.spec_of(&call.tool)) else { return Ok(()) };
     read_arguments_for(spec, arguments).map(drop).map_err(AnswerError::DoesNotFit)
 }
 

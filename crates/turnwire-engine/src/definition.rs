@@ -4,12 +4,27 @@ use std::fmt::Write;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use turnwire_contract::ToolSpec;
+use turnwire_contract::{Allowed, RunRequest, ToolSpec};
 
 /// Hashes the name, description and schema of a tool.
 pub fn definition_hash(spec: &ToolSpec) -> String {
+    hash_of(&[spec.reference().own_name(), &spec.description, &in_order(&spec.parameters)])
+}
+
+/// Returns what a person allows for the rest of a conversation: this definition of the tool, of
+/// this server. A tool of another server may have the same name and say the same of itself.
+pub(crate) fn permission(request: &RunRequest, spec: &ToolSpec) -> Allowed {
+    let definition = definition_hash(spec);
+    let definition = match &spec.server {
+        Some(label) => hash_of(&["server", request.server(label).identity(), &definition]),
+        None => definition,
+    };
+    Allowed { tool: spec.name.clone(), definition }
+}
+
+fn hash_of(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
-    for part in [spec.reference().own_name(), &spec.description, &in_order(&spec.parameters)] {
+    for part in parts {
         // The length prefix prevents collisions between adjacent parts.
         hasher.update((part.len() as u64).to_be_bytes());
         hasher.update(part.as_bytes());

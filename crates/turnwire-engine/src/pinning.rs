@@ -25,9 +25,9 @@ pub(crate) async fn mark_changed(
     pins: &dyn Pins,
     run: &LiveRun,
     server: &str,
-    tools: &mut [ToolSpec],
+    tools: &mut [Arc<ToolSpec>],
 ) -> Option<()> {
-    let met: Vec<PinnedTool> = tools.iter().map(pinned).collect();
+    let met: Vec<PinnedTool> = tools.iter().map(|spec| pinned(spec)).collect();
     let trusted = run.retry_until_available(|| pins.meet(run.tenant(), server, &met)).await?;
     let trusted = trusted.unwrap_or_else(|error| {
         warn!(%error, %server, "pinned tool definitions unavailable");
@@ -36,7 +36,7 @@ pub(crate) async fn mark_changed(
     for (spec, met) in tools.iter_mut().zip(met) {
         if !trusted.contains(&met) {
             warn!(%server, tool = %met.tool, "tool definition changed since it was pinned");
-            withhold(spec);
+            withhold(Arc::make_mut(spec));
         }
     }
     Some(())

@@ -17,11 +17,6 @@ pub struct ApprovalPolicy {
 }
 
 impl ApprovalPolicy {
-    /// Applies the policy to a tool. Client-side tools are exempt.
-    pub(crate) fn apply(&self, spec: &mut ToolSpec) {
-        spec.needs_approval |= self.wants(spec);
-    }
-
     /// Applies the policy to the tools in a request.
     pub(crate) fn apply_to_request(&self, request: &mut RunRequest) {
         if self.unknown_outcomes == UnknownOutcomes::Ask {
@@ -29,12 +24,13 @@ impl ApprovalPolicy {
         }
         for spec in &mut request.tools {
             if self.wants(spec) && !spec.needs_approval {
-                self.apply(Arc::make_mut(spec));
+                Arc::make_mut(spec).needs_approval = true;
             }
         }
     }
 
-    fn wants(&self, spec: &ToolSpec) -> bool {
+    /// Whether each call of a tool needs approval. Client-side tools are exempt.
+    pub(crate) fn wants(&self, spec: &ToolSpec) -> bool {
         !spec.exempt && !spec.kind.is_run_by_client() && self.ask_before.contains(&spec.effect)
     }
 }

@@ -5,7 +5,7 @@
 //! [`RunState::next_step`](crate::run_state::RunState::next_step) decides, from recorded events
 //! only. So another process can continue a run: it reads the journal and gets the same next step.
 
-use std::{collections::HashSet, panic::AssertUnwindSafe};
+use std::{collections::HashSet, panic::AssertUnwindSafe, sync::Arc};
 
 use futures::{FutureExt, TryStreamExt, future::join, stream::FuturesUnordered};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use turnwire_contract::{
 
 use crate::{
     Result,
-    definition::definition_hash,
+    definition::permission,
     discovery::discover,
     failures,
     live_run::{LiveRun, Stop},
@@ -136,11 +136,11 @@ async fn ask_people(run: &LiveRun, context: &RunContext, calls: Vec<CallId>) -> 
         }
         None => Vec::new(),
     };
+    let request = Arc::clone(run.state().request());
     let is_allowed = |spec: &ToolSpec| {
-        let is_it = |allowed: &Allowed| {
-            allowed.tool == spec.name && allowed.definition == definition_hash(spec)
-        };
-        spec.changed.is_none() && allowed.iter().any(is_it)
+        spec.changed.is_none()
+            && !allowed.is_empty()
+            && allowed.contains(&permission(&request, spec))
     };
     let asked = run.state().asking_events(calls, run.now(), is_allowed);
     run.record_all(asked).await?;

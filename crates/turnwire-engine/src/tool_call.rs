@@ -24,8 +24,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, instrument, warn};
 use turnwire_contract::{
-    Allowed, CallId, CallLink, Decision, Effect, Event, InputId, Question, Reply, Tool,
-    ToolContext, ToolError, ToolNote, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
+    CallId, CallLink, Decision, Effect, Event, InputId, Question, Reply, Tool, ToolContext,
+    ToolError, ToolNote, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
 };
 
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
     call_statistics::CallEnd,
     call_timers::AttemptTimers,
     concurrency::Permits,
-    definition::definition_hash,
+    definition::permission,
     depth::is_too_deep,
     discovery::ServerTool,
     failures,
@@ -225,7 +225,7 @@ fn prepare(
         return Err(Box::new(ToolOutcome::InvalidArguments { message }));
     }
     let name = &call.tool.name;
-    let spec = run.state().offered().find(|spec| spec.name == *name).cloned();
+    let spec = run.state().shared_spec_of(&call.tool).cloned();
     let found = spec.and_then(|spec| Some((find_tool(run, context, &spec)?, spec)));
     let Some((tool, spec)) = found else {
         let message = not_found(name, run.state().offered());
@@ -244,7 +244,7 @@ fn prepare(
 async fn keep_permission(
     run: &LiveRun,
     context: &RunContext,
-    spec: &ToolSpec,
+    spec: &Arc<ToolSpec>,
     is_approved: bool,
     remember: bool,
 ) {
@@ -261,7 +261,7 @@ async fn keep_permission(
     }
     let conversation_id = run.state().request().conversation_id.clone();
     let Some(conversation_id) = conversation_id.filter(|_| remember) else { return };
-    let allowed = Allowed { tool: spec.name.clone(), definition: definition_hash(spec) };
+    let allowed = permission(run.state().request(), spec);
     let allow = || context.store.allow(run.tenant(), &conversation_id, allowed.clone());
     if let Some(Err(error)) = run.retry_until_available(allow).await {
         warn!(%error, "approval not stored, it will be asked for again");
@@ -269,7 +269,7 @@ async fn keep_permission(
 }
 
 /// Returns the tool for `spec`, of this process or of a server.
-fn find_tool(run: &LiveRun, context: &RunContext, spec: &ToolSpec) -> Option<Arc<dyn Tool>> {
+fn find_tool(run: &LiveRun, context: &RunContext, spec: &Arc<ToolSpec>) -> Option<Arc<dyn Tool>> {
     if spec.server.is_none() {
         return context
             .tools

@@ -10,7 +10,10 @@ use turnwire_contract::{
 };
 
 use crate::{
-    access::Principal, call_statistics::ServerCalls, discovery::offered_name, pinning::pinned,
+    access::Principal,
+    call_statistics::ServerCalls,
+    discovery::{name_alone, offered_name},
+    pinning::pinned,
     runs::Runs,
 };
 
@@ -43,8 +46,7 @@ impl Runs {
             let met = pinned(spec);
             let is_changed = trusted.iter().any(|known| known.tool == met.tool && *known != met);
             let mut spec = spec.clone();
-            policy.apply(&mut spec);
-            spec.needs_approval |= is_changed;
+            spec.needs_approval |= is_changed || policy.wants(&spec);
             ListedTool { spec, is_changed }
         };
         tools.iter().map(|tool| listed(tool.spec())).collect()
@@ -85,7 +87,7 @@ pub fn one_call(
     request.first_calls = vec![FirstCall {
         call_id,
         tool: ToolRef {
-            name: offered_name(tool),
+            name: name_alone(server, tool),
             kind: ToolKind::Mcp,
             server: Some(server.to_owned()),
         },

@@ -185,6 +185,7 @@ fn a_tool_is_careful_until_told_otherwise() {
         kind: ToolKind::Function,
         strict: None,
         format: None,
+        own_name: None,
         server: None,
         namespace_description: String::new(),
         effect: Effect::Once,

@@ -22,6 +22,11 @@ pub trait Tool: Send + Sync {
     /// Description of the tool.
     fn spec(&self) -> &ToolSpec;
 
+    /// The same description, for those who keep it: a tool that has it in an `Arc` returns that.
+    fn shared_spec(&self) -> Arc<ToolSpec> {
+        Arc::new(self.spec().clone())
+    }
+
     /// Executes the call. The arguments conform to the schema in [`spec`](Self::spec).
     async fn call(
         &self,

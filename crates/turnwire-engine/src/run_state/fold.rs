@@ -221,7 +221,7 @@ impl RunState {
 
     fn announce(&mut self, call_id: &CallId, item_id: &ItemId, tool: &ToolRef) {
         // A call in the request has been approved, or needs no approval.
-        let spec = self.spec(&tool.name).filter(|_| self.turn > 0);
+        let spec = self.spec_of(tool).filter(|_| self.turn > 0);
         let needs_approval = spec.is_some_and(ToolSpec::is_guarded);
         let budget = self.budget_asked_before(call_id);
         self.asked_budgets.extend(budget);
@@ -305,7 +305,7 @@ impl RunState {
             .filter_map(|call| Some((call, call.outcome.as_ref()?)))
             .map(|(call, outcome)| {
                 let mut result = tool_result(&call.call_id, outcome, limit);
-                let effect = self.spec(&call.tool.name).map(|spec| spec.effect);
+                let effect = self.spec_of(&call.tool).map(|spec| spec.effect);
                 if effect == Some(Effect::Once) && matches!(outcome, ToolOutcome::TimedOut { .. }) {
                     add_unknown_outcome_note(&mut result);
                 }

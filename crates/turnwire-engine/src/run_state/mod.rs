@@ -296,6 +296,22 @@ impl RunState {
         self.offered().find(|spec| spec.name == name).map(Arc::as_ref)
     }
 
+    /// Returns the spec of the tool of a call. A call in the request may be one of an earlier run,
+    /// which may have offered the tool under another name, and another tool under this one.
+    pub fn spec_of(&self, tool: &ToolRef) -> Option<&ToolSpec> {
+        self.shared_spec_of(tool).map(Arc::as_ref)
+    }
+
+    /// The same, to keep it.
+    pub(crate) fn shared_spec_of(&self, tool: &ToolRef) -> Option<&Arc<ToolSpec>> {
+        let of_server = || self.offered().filter(|spec| spec.server == tool.server);
+        let exact = of_server().find(|spec| spec.name == tool.name);
+        let is_it = |spec: &&Arc<ToolSpec>| {
+            spec.server.is_some() && spec.own_name.is_none() && spec.own_name() == tool.own_name()
+        };
+        exact.or_else(|| of_server().find(is_it))
+    }
+
     /// Returns the specs of all offered tools.
     pub fn offered(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
         self.request.tools.iter().chain(&self.discovered)

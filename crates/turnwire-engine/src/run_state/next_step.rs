@@ -119,7 +119,7 @@ impl RunState {
         call.approval == Approval::NotNeeded
             && self.turn == 0
             && self.request.first_calls.iter().any(is_it)
-            && self.spec(&call.tool.name).is_some_and(ToolSpec::is_guarded)
+            && self.spec_of(&call.tool).is_some_and(ToolSpec::is_guarded)
     }
 
     /// Returns the next calls to execute: adjacent parallel ones, or a single one. A call that
@@ -169,7 +169,7 @@ impl RunState {
 
     /// A call of an unknown tool only fails, so it can run in parallel.
     fn may_run_beside_others(&self, call: &Call) -> bool {
-        self.spec(&call.tool.name).is_none_or(|spec| spec.parallel)
+        self.spec_of(&call.tool).is_none_or(|spec| spec.parallel)
     }
 
     /// Returns server-side calls of the latest turn without an end.

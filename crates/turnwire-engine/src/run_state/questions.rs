@@ -26,7 +26,7 @@ impl RunState {
         is_allowed: impl Fn(&ToolSpec) -> bool,
     ) -> Vec<Event> {
         let asked = |call_id: CallId| {
-            let spec = self.call(&call_id).and_then(|call| self.spec(&call.tool.name));
+            let spec = self.call(&call_id).and_then(|call| self.spec_of(&call.tool));
             let is_changed = spec.is_some_and(|spec| spec.changed.is_some());
             let is_remembered = |spec: &ToolSpec| self.remembered.contains(&spec.name);
             let answer = if spec.is_some_and(|spec| is_remembered(spec) || is_allowed(spec)) {
@@ -52,7 +52,7 @@ impl RunState {
         answer: Option<ApprovalAnswer>,
         budget: Option<Box<BudgetUse>>,
     ) -> impl Iterator<Item = Event> + use<> {
-        let spec = self.call(&call_id).and_then(|call| self.spec(&call.tool.name));
+        let spec = self.call(&call_id).and_then(|call| self.spec_of(&call.tool));
         let patience = spec.and_then(|spec| spec.approval_expiry);
         let patience = patience.or(self.limits().approval_expiry);
         // An approval that is returned to the client does not expire in this run.

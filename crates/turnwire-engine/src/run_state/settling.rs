@@ -33,7 +33,7 @@ impl RunState {
     pub(super) fn in_doubt(&self) -> impl Iterator<Item = &Call> {
         let is_left = |call: &&Call| call.attempts > 0 && call.task.is_none() && !call.may_repeat;
         self.open_calls().filter(is_left).filter(|call| {
-            let effect = self.spec(&call.tool.name).map(|spec| spec.effect);
+            let effect = self.spec_of(&call.tool).map(|spec| spec.effect);
             effect.is_none_or(|effect| effect == Effect::Once)
         })
     }
@@ -58,7 +58,7 @@ impl RunState {
         what: &str,
         now: Timestamp,
     ) -> Event {
-        let spec = self.call(call_id).and_then(|call| self.spec(&call.tool.name));
+        let spec = self.call(call_id).and_then(|call| self.spec_of(&call.tool));
         let expiry = spec.and_then(|spec| spec.approval_expiry).or(self.limits().approval_expiry);
         Event::InputRequested {
             call_id: call_id.clone(),

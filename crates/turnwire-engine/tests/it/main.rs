@@ -25,6 +25,7 @@ mod settling;
 mod takeover;
 mod telling_the_model;
 mod tool_calls;
+mod tool_names;
 mod toolbox;
 
 use std::sync::Arc;

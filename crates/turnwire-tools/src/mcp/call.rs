@@ -1,5 +1,7 @@
 //! A call of a tool: the request, rounds of elicitation, and tasks.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use rmcp::{
     model::{
@@ -47,6 +49,10 @@ struct Round {
 impl Tool for McpTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn shared_spec(&self) -> Arc<ToolSpec> {
+        Arc::clone(&self.spec)
     }
 
     async fn call(&self, request: ToolRequest, context: ToolContext) -> Result<ToolOutput> {

@@ -2,7 +2,7 @@
 //!
 //! [`options`] are the settings. `server` manages the connection of one server and its tool list,
 //! `connection` opens a connection, `process` starts a stdio server, `router` inspects messages,
-//! `call` is the call of a tool, `tool` sends it and waits, `task` polls a call that became a task,
+//! `catalogue` bounds what a server may say of its tools, `call` is the call of a tool, `tool` sends it and waits, `task` polls a call that became a task,
 //! `elicitation` handles elicitation, and `result` converts results. `redactor` takes secrets out
 //! of messages. [`request_servers`] are servers supplied by requests. [`login`] is the OAuth login
 //! of a person, `oauth` gets and refreshes tokens, and `tokens` stores them.
@@ -10,6 +10,7 @@
 //! Types of the protocol library are used only in this module.
 
 mod call;
+mod catalogue;
 mod connection;
 mod elicitation;
 pub mod login;

@@ -26,6 +26,7 @@ use turnwire_contract::{
 };
 
 use super::{
+    catalogue::bounded,
     connection::{
         Connection, Handshake, HttpAccess, OpenError, Service, ToolSpecs, challenge_of,
         is_unauthorized, open,
@@ -262,7 +263,7 @@ impl Server {
         }
         let (changes, asked) = (connection.router.changes(), Instant::now());
         let listed = connection.list().await.map_err(|error| self.list_failed(&error))?;
-        let tools: ToolSpecs = specs(&self.label, &self.options, listed).map(Arc::new).collect();
+        let tools = bounded(&self.label, specs(&self.label, &self.options, listed));
         debug!(server = %self.label, tools = tools.len(), "MCP tools listed");
         lock(&self.state).latency = Some(asked.elapsed());
         connection.cache_tools(Arc::clone(&tools), changes);
