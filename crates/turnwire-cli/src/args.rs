@@ -74,9 +74,9 @@ pub(crate) enum Command {
     /// Show and replace the keys that encrypt what is stored
     #[command(subcommand)]
     Encryption(EncryptionCommand),
-    /// Extract the text of a PDF; started by `serve` with resource limits
+    /// Read a document; started by other commands for every file and page, with resource limits
     #[command(hide = true)]
-    ReadPdf,
+    Read,
     /// Print shell completions
     Completions(CompletionsArguments),
     /// Print the man page, or write one page per command into a directory

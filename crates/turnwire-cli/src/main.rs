@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         Command::Keys(command) => commands::keys::keys(&command, &environment),
         Command::Audit(command) => commands::audit::audit(&command, &environment),
         Command::Encryption(command) => commands::encryption::encryption(&command, &environment),
-        Command::ReadPdf => commands::read_pdf::read_pdf(),
+        Command::Read => commands::read::read(),
         Command::Mcp(command) => commands::mcp::mcp(&command, &environment),
         Command::Check(arguments) => commands::check::check(&arguments, &environment),
     }

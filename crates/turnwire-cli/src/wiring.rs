@@ -23,8 +23,8 @@ use turnwire_oidc::{Oidc, OidcOptions};
 use turnwire_otel::{MetricExport, Providers, SharedProviders, SpanExport};
 use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{
-    DefaultAnalyzer, Egress, EgressOptions, Embeddings, EmbeddingsOptions, FileSearch,
-    HttpFunction, HttpFunctionOptions, Indexer, McpServerOptions, McpServers, PdfProgram, UrlRule,
+    DefaultAnalyzer, DocumentReader, Egress, EgressOptions, Embeddings, EmbeddingsOptions,
+    FileSearch, HttpFunction, HttpFunctionOptions, Indexer, McpServerOptions, McpServers, UrlRule,
     WebSearch, WebSearchOptions, WebhookSender,
 };
 
@@ -62,7 +62,8 @@ pub(crate) fn agent(settings: &RunSettings) -> Result<(Agent, Arc<McpServers>)> 
             .tool(demo::deploy_check(demo.tool_time))
             .tool(demo::delete_branch(demo.tool_time));
     }
-    if let Some(search) = search_tool(settings.web_search.as_ref(), &settings.egress, demo)? {
+    let (web, egress, documents) = (settings.web_search.as_ref(), &settings.egress, documents()?);
+    if let Some(search) = search_tool(web, egress, documents, demo)? {
         agent = agent.shared_tool(search);
     }
     for options in &settings.functions {
@@ -115,6 +116,7 @@ pub(crate) async fn gateway(
     let webhooks = store.as_ref().map(outbox);
     let mut replaceable = Replaceable {
         file_search: Arc::new(FileSearch::new(library.clone())),
+        documents: documents()?,
         pins: match &store {
             Some(store) => Arc::new(store.clone()),
             None => Arc::new(MemoryPins::default()),
@@ -141,7 +143,7 @@ pub(crate) async fn gateway(
         ..kept_in(store.as_ref())
     });
     let traces = traces(settings, &runs, &replaceable.providers, &replaceable.spans)?;
-    let indexer = Indexer::new(library.clone(), reader, pdf_program());
+    let indexer = Indexer::new(library.clone(), reader, replaceable.documents.clone());
     // The rest is put in force below, as by a reload.
     let app = App::new(runs, library, prepared.options.clone());
     let Replaceable { providers, metric_exports, .. } = &replaceable;
@@ -158,6 +160,7 @@ type KnownProvider = (OidcOptions, Arc<dyn TokenVerifier>);
 /// What can change while the gateway runs, as it is in force, and what it is built with.
 pub(crate) struct Replaceable {
     file_search: Arc<dyn Tool>,
+    documents: DocumentReader,
     pins: Arc<dyn Pins>,
     worker: Option<String>,
     webhooks: Option<Webhooks>,
@@ -264,7 +267,8 @@ impl Replaceable {
         let unusable = |error: ToolboxError| Problem::failure(error.to_string());
         tools.add(Arc::clone(&self.file_search)).map_err(unusable)?;
         let demo = settings.models.demo();
-        if let Some(search) = search_tool(settings.web_search.as_ref(), &settings.egress, demo)? {
+        let (web, documents) = (settings.web_search.as_ref(), self.documents.clone());
+        if let Some(search) = search_tool(web, &settings.egress, documents, demo)? {
             tools.add(search).map_err(unusable)?;
         }
         for options in &settings.functions {
@@ -327,9 +331,12 @@ fn sender(
     Ok(Some(WebhookSender::new(outbox, egress(&settings.egress)?, receivers, counts, now)))
 }
 
-/// This program extracts text from PDFs, in a child process.
-fn pdf_program() -> Option<PdfProgram> {
-    env::current_exe().ok().map(|program| PdfProgram::new(program, "read-pdf"))
+/// This program reads documents, in child processes.
+fn documents() -> Result<DocumentReader> {
+    let program = env::current_exe().map_err(|error| {
+        Problem::failure(format!("the path of this program is unknown: {error}"))
+    })?;
+    Ok(DocumentReader::program(program, "read"))
 }
 
 /// Returns what verifies tokens, if an identity provider is set.
@@ -402,10 +409,11 @@ fn egress(options: &EgressOptions) -> Result<Egress> {
 fn search_tool(
     options: Option<&WebSearchOptions>,
     way_out: &EgressOptions,
+    documents: DocumentReader,
     demo: Option<Demo>,
 ) -> Result<Option<Arc<dyn Tool>>> {
     Ok(match (options, demo) {
-        (Some(options), _) => Some(Arc::new(web_search(options, way_out)?)),
+        (Some(options), _) => Some(Arc::new(web_search(options, way_out)?.documents(documents))),
         (None, Some(demo)) => Some(demo::web_search(demo.tool_time)),
         (None, None) => None,
     })

@@ -11,14 +11,15 @@ use serde_json::Value;
 use tracing::warn;
 use turnwire_contract::{
     ApprovalAnswer, CallId, Event, InputId, JournalError, RecordedEvent, Reply, RunCommand, RunId,
-    Seq, StoreError, TenantId, any_event,
+    Seq, StoreError, TenantId, ToolSpec, any_event,
 };
 
 use crate::{
     live_run::Stop,
     run_state::{Call, RunState},
     runs::Runs,
-    toolbox::{read_arguments_for, validation_errors},
+    schemas,
+    toolbox::read_arguments_for,
 };
 
 /// Result of an answer to an approval or a question.
@@ -161,7 +162,8 @@ impl Runs {
         repeat: DuplicatePolicy,
     ) -> Result<AnswerOutcome, AnswerError> {
         if let Some(run) = self.live(tenant, run_id) {
-            check_arguments(&run.state(), call_id, &answer)?;
+            let edited = edited_tool(&run.state(), call_id, &answer);
+            check_arguments(edited, &answer).await?;
             match run.resolve(call_id, answer.clone()).await {
                 Ok(true) => return Ok(AnswerOutcome::Accepted),
                 // Already resolved; or the run has just ended or moved to another worker.
@@ -177,7 +179,7 @@ impl Runs {
             return Ok(settled);
         }
         if let Some(state) = state_of(run_id, &journal) {
-            check_arguments(&state, call_id, &answer)?;
+            check_arguments(edited_tool(&state, call_id, &answer), &answer).await?;
         }
         let command = RunCommand::Answer { call_id: call_id.clone(), answer: answer.clone() };
         if !self.enqueue_or_fail(tenant, run_id, command).await? {
@@ -235,8 +237,8 @@ impl Runs {
             return Ok(settled);
         }
         if let Reply::Accepted { content } = &reply {
-            validation_errors(&schema, &Value::Object(content.clone()))
-                .map_or(Ok(()), |complaint| Err(AnswerError::DoesNotFit(complaint)))?;
+            let content = Value::Object(content.clone());
+            schemas::checked(&schema, content).await.map_err(AnswerError::DoesNotFit)?;
         }
         if let Some(run) = self.live(tenant, run_id) {
             match run.reply(&input_id, reply.clone(), by.clone()).await {
@@ -430,16 +432,24 @@ fn asked_in(
     })
 }
 
-/// Checks arguments edited by a person against the tool's schema.
-fn check_arguments(
+/// Returns the tool whose arguments a person edited.
+fn edited_tool(
     state: &RunState,
     call_id: &CallId,
     answer: &ApprovalAnswer,
+) -> Option<Arc<ToolSpec>> {
+    answer.arguments.as_ref()?;
+    let call = state.call(call_id).filter(|call| Call::waits_for_approval(call))?;
+    state.shared_spec_of(&call.tool).cloned()
+}
+
+/// Checks arguments edited by a person against the tool's schema.
+async fn check_arguments(
+    tool: Option<Arc<ToolSpec>>,
+    answer: &ApprovalAnswer,
 ) -> Result<(), AnswerError> {
-    let Some(arguments) = &answer.arguments else { return Ok(()) };
-    let call = state.call(call_id).filter(|call| Call::waits_for_approval(call));
-    let Some(spec) = call.and_then(|call| state.spec_of(&call.tool)) else { return Ok(()) };
-    read_arguments_for(spec, arguments).map(drop).map_err(AnswerError::DoesNotFit)
+    let (Some(spec), Some(arguments)) = (tool, &answer.arguments) else { return Ok(()) };
+    read_arguments_for(&spec, arguments).await.map(drop).map_err(AnswerError::DoesNotFit)
 }
 
 /// Folds the events about tools and calls.

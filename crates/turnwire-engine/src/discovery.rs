@@ -19,8 +19,8 @@ use turnwire_contract::{
 };
 
 use crate::{
-    depth::is_too_deep, failures, live_run::LiveRun, pinning, run_context::RunContext,
-    run_servers::RunServers,
+    failures, live_run::LiveRun, pinning, run_context::RunContext, run_servers::RunServers,
+    schemas::check_schema,
 };
 
 /// Maximum size of the tools of all servers of a run: they are sent with every turn.
@@ -124,12 +124,11 @@ async fn listed(
         .iter()
         .filter(|tool| server.allows(&tool.spec().name))
         .filter(|tool| {
-            let is_recordable = !is_too_deep(&tool.spec().parameters);
-            if !is_recordable {
-                let tool = &tool.spec().name;
-                warn!(tool, "tool not offered, its schema is nested too deeply");
+            let checked = check_schema(&tool.spec().parameters);
+            if let Err(reason) = &checked {
+                warn!(tool = tool.spec().name, %reason, "tool not offered");
             }
-            is_recordable
+            checked.is_ok()
         })
         .map(|tool| tool.shared_spec())
         .collect();

@@ -18,7 +18,7 @@ use std::{
 
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tracing::{info, warn};
 use turnwire_contract::{PendingCommand, RunCommand, RunId, StoreError};
@@ -26,6 +26,7 @@ use turnwire_contract::{PendingCommand, RunCommand, RunId, StoreError};
 use crate::{
     lease_state::LocalRunGuard,
     live_run::{LiveRun, Stop},
+    polls::{Noted, Work},
     runs::{Runs, StartError},
     sync::lock,
 };
@@ -34,6 +35,8 @@ use crate::{
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Maximum number of runs per claim.
 const MAX_CLAIMED_AT_ONCE: usize = 32;
+/// Pause after a failed attempt to say that a run is no longer suspected.
+const CLEAR_AGAIN: Duration = Duration::from_secs(1);
 /// How long a relinquished run may take to stop.
 const RELINQUISH_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -186,13 +189,41 @@ impl Runs {
             let n_claimed = claimed.len();
             for abandoned in claimed {
                 let (runs, guard) = (self.clone(), self.track_local_run(&abandoned.run_id));
-                self.0.tasks.spawn(async move {
+                let work = Work::new(&abandoned.run_id, "takeover");
+                let takeover = async move {
+                    let suspect = abandoned
+                        .probation
+                        .map(|probation| (abandoned.run_id.clone(), Instant::now() + probation));
                     runs.take_over_claimed(abandoned).await;
                     drop(guard);
-                });
+                    if let Some((run_id, until)) = suspect {
+                        let tasks = runs.0.leases.tasks.clone();
+                        tasks.spawn(async move { runs.end_probation(&run_id, until).await });
+                    }
+                };
+                self.0.tasks.spawn(Noted::new(work, Box::pin(takeover)));
             }
             if n_claimed < MAX_CLAIMED_AT_ONCE {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Lets this worker claim the next suspect, once this one has lived so long or is over here.
+    async fn end_probation(&self, run_id: &RunId, until: Instant) {
+        let run = lock(&self.0.live).get(run_id).cloned();
+        if let Some(run) = run {
+            tokio::select! {
+                () = self.0.leases.stop.cancelled() => {}
+                () = run.persisted() => {}
+                () = sleep_until(until) => {}
+            }
+        }
+        while let Err(error) = self.0.parts.workers.end_probation(run_id).await {
+            warn!(%error, %run_id, "suspect not cleared, retried later");
+            tokio::select! {
+                () = self.0.leases.stop.cancelled() => return,
+                () = sleep(CLEAR_AGAIN) => {}
             }
         }
     }

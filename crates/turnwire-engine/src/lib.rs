@@ -18,12 +18,13 @@
 //!   abandoned runs and releases leases; `lease_state` is what it knows. `run_feed` follows the
 //!   runs of a tenant for lists and passes on `run_changes`. `capabilities` checks whether this
 //!   worker can execute a run. `ephemeral` is the journal of runs that need no durable store.
-//!   `status` reports on the engine, and `observers` are told what runs record.
+//!   `polls` notes what each thread is doing. `status` reports on the engine, and `observers` are told what runs record.
 //! * [`settings`] is what a reload replaces while runs are at work.
 //! * [`quotas`] counts what tenants use, with the other servers of the store. [`access`] says who
 //!   may use which model and tool, and `offers` lists what exists for the principal.
 //! * [`policy`] decides which calls need an approval. [`definition`] and `pinning` detect changed
 //!   tools. `concurrency` limits parallel calls. `work_time` measures a run against its time limit.
+//! * [`schemas`] bounds what schemas from outside cost, and checks arguments against them.
 //! * [`toolbox`], `compaction`, `deadline`, `depth`, `retry`, `sync` and [`failures`] are used by
 //!   all of these.
 //! * [`memory`] implements the stores in memory. [`clock_and_ids`] provides time and ids.
@@ -59,6 +60,7 @@ mod offers;
 mod output;
 mod pinning;
 pub mod policy;
+mod polls;
 mod prompt_files;
 pub mod quotas;
 mod retry;
@@ -70,6 +72,7 @@ mod run_loop;
 mod run_servers;
 pub mod run_state;
 pub mod runs;
+pub mod schemas;
 pub mod settings;
 mod start_run;
 mod status;
@@ -93,6 +96,7 @@ pub use memory::{
     MemoryShares,
 };
 pub use policy::ApprovalPolicy;
+pub use polls::{LongPoll, PollWatch};
 pub use quotas::{
     Measure, Quota, QuotaAnswer, QuotaOptions, QuotaStatus, Quotas, RunSlot, SubjectUsage,
 };
@@ -100,6 +104,7 @@ pub use run_changes::RunChange;
 pub use run_handle::RunHandle;
 pub use run_state::{RunState, Step};
 pub use runs::{DeleteError, EngineParts, Runs, StartError, StartOptions};
+pub use schemas::{SchemaTooComplex, check_schema};
 pub use settings::EngineSettings;
 pub use tool_try::{ListedTool, one_call};
 pub use toolbox::{Toolbox, ToolboxError};

@@ -39,6 +39,10 @@ const MAX_PARTS_AT_ONCE: usize = 64;
 /// A model that has this many parts ready at once does not wait for more.
 const ENOUGH_PARTS: usize = 16;
 
+/// A turn may announce so many times the calls that its run may execute; those beyond the limit are
+/// skipped one by one, which takes time that is quadratic in their number.
+const ANNOUNCED_PER_ALLOWED: u32 = 8;
+
 /// Result of calls in an answer with an unreadable part.
 const CALLED_WITH_A_GAP: &str = "a part of the answer with this call could not be read, so the \
                                  call was not carried out; make it again";
@@ -185,6 +189,8 @@ struct TurnRecorder<'a> {
     remaining_bytes: usize,
     /// Whether the answer exceeded the limit.
     is_too_long: bool,
+    /// The rest of the answer is not read, because the run may not execute so many calls.
+    has_too_many_calls: bool,
 }
 
 /// A call whose arguments are being streamed.
@@ -220,6 +226,7 @@ impl<'a> TurnRecorder<'a> {
             to_record: Vec::new(),
             remaining_bytes: state.remaining_turn_bytes(),
             is_too_long: false,
+            has_too_many_calls: false,
         }
     }
 
@@ -296,6 +303,9 @@ impl<'a> TurnRecorder<'a> {
                         if self.is_too_long {
                             // The rest of the answer is discarded.
                             return self.finish(Finish::Length).await;
+                        }
+                        if self.has_too_many_calls {
+                            return self.finish(Finish::CalledTools).await;
                         }
                     }
                     Some(Err(error)) => return self.fail_turn(error).await,
@@ -475,6 +485,12 @@ impl<'a> TurnRecorder<'a> {
 
     async fn announce(&mut self, key: u32, id: Option<String>, name: String) -> Result<()> {
         self.close_text(None).await?;
+        let max_calls =
+            self.run.state().limits().max_tool_calls.saturating_mul(ANNOUNCED_PER_ALLOWED);
+        if u32::try_from(self.calls.len()).unwrap_or(u32::MAX) >= max_calls {
+            self.has_too_many_calls = true;
+            return Ok(());
+        }
         let call_id = self.free_call_id(id);
         let spec = self.run.state().spec(&name).map(turnwire_contract::ToolSpec::reference);
         let tool = spec.unwrap_or(ToolRef { name, kind: ToolKind::Function, server: None });

@@ -10,8 +10,8 @@ use turnwire_contract::{BlobStore, RunOutcome, RunStore, Sampler};
 
 use crate::{
     call_statistics::CallStatistics, concurrency::ConcurrencyLimits, gathering::Gathering,
-    policy::ApprovalPolicy, prompt_files::PromptFiles, run_servers::RunServers, settings::RunModel,
-    toolbox::Toolbox,
+    policy::ApprovalPolicy, polls::Work, prompt_files::PromptFiles, run_servers::RunServers,
+    settings::RunModel, toolbox::Toolbox,
 };
 
 /// Dependencies of a run.
@@ -24,6 +24,8 @@ pub(crate) struct RunContext {
     pub(crate) store: Arc<dyn RunStore>,
     pub(crate) blobs: Arc<dyn BlobStore>,
     pub(crate) tasks: TaskTracker,
+    /// What the task of the run does.
+    pub(crate) work: Arc<Work>,
     /// Interval between two `ToolStayedSilent` events of a silent tool.
     pub(crate) tool_silent_interval: Duration,
     /// Decides which calls need an approval.

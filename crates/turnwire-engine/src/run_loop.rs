@@ -91,6 +91,7 @@ async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutco
             (step, _) => step,
         };
         debug!(?step, "next step");
+        context.work.begin(step.name());
         match step {
             Step::Discover(servers) => Box::pin(discover(run, context, servers)).await?,
             Step::AskModel => {

@@ -7,7 +7,10 @@ use std::{
     any::Any,
     collections::{BTreeMap, HashMap},
     fmt, ptr,
-    sync::{Arc, Mutex, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize},
+    },
     time::Duration,
 };
 
@@ -202,6 +205,8 @@ pub(crate) struct Engine {
     pub(crate) feeds: RunFeeds,
     pub(crate) observers: Observers,
     pub(crate) quotas: Arc<Quotas>,
+    /// Number of threads that a run has blocked lately.
+    pub(crate) n_blocked_threads: AtomicUsize,
 }
 
 impl Runs {
@@ -251,6 +256,7 @@ impl Runs {
             incomplete: Mutex::default(),
             feeds: RunFeeds::default(),
             observers: Observers::default(),
+            n_blocked_threads: AtomicUsize::new(0),
         }))
     }
 

@@ -30,6 +30,7 @@ use crate::{
     failures,
     live_run::LiveRun,
     observers::RunObservers,
+    polls::{Noted, Work},
     quotas::QuotaSubjects,
     run_context::{DriveOutcome, RunContext},
     run_handle::RunHandle,
@@ -255,6 +256,7 @@ impl Runs {
             store: Arc::clone(&parts.store),
             blobs: Arc::clone(&parts.blobs),
             tasks: self.0.tasks.clone(),
+            work: Work::new(run.id(), "start"),
             tool_silent_interval: parts.tool_silent_interval,
             policy: settings.policy.clone(),
             concurrency: self.0.concurrency.clone(),
@@ -277,8 +279,9 @@ impl Runs {
         };
         let run_guard = (!run.is_ephemeral()).then(|| self.track_local_run(run.id()));
         let runs = self.clone();
+        let work = Arc::clone(&context.work);
         // Boxed, because the runtime moves a task's future several times.
-        self.0.tasks.spawn(Box::pin(async move {
+        self.0.tasks.spawn(Box::pin(Noted::new(work, async move {
             let driven = drive(&run, &context).await;
             // Connections with secrets of the run are closed before it can be executed again.
             drop(context);
@@ -292,7 +295,7 @@ impl Runs {
             run.mark_persisted();
             let _ = done.send(runs.after(&run, driven).await);
             drop((run_guard, permit));
-        }));
+        })));
         handle
     }
 

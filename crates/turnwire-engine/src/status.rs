@@ -43,6 +43,16 @@ impl Runs {
         self.0.leases.heard_at().map(|began| began.elapsed())
     }
 
+    /// Returns how many threads a run has blocked lately, as a watchdog noted it.
+    pub fn n_blocked_threads(&self) -> usize {
+        self.0.n_blocked_threads.load(Ordering::Relaxed)
+    }
+
+    /// Notes how many threads a run has blocked lately.
+    pub fn note_blocked_threads(&self, n_threads: usize) {
+        self.0.n_blocked_threads.store(n_threads, Ordering::Relaxed);
+    }
+
     /// Returns what the store has counted about itself, if it counts.
     pub fn store_statistics(&self) -> Option<StoreStatistics> {
         self.0.parts.journal.statistics()

@@ -3,7 +3,7 @@
 use std::{slice, sync::Arc, time::Duration};
 
 use futures::{TryStreamExt, stream};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 use turnwire_contract::{
     AbandonedRun, Event, Failure, JournalError, RunCommand, RunId, RunOutcome, RunRecord,
@@ -29,6 +29,9 @@ type Result<T, E = StartError> = std::result::Result<T, E>;
 const MAX_TRIES: u32 = 5;
 /// Delay between these attempts.
 const NEXT_TRY: Duration = Duration::from_millis(50);
+/// How long a takeover may take until its first events are recorded. One that is given up counts as
+/// failed.
+const TAKEOVER_TIME: Duration = Duration::from_secs(30);
 /// Failed takeovers after which a run is ended.
 const MAX_FAILED_TAKEOVERS: u32 = 10;
 
@@ -38,8 +41,15 @@ impl Runs {
     pub async fn take_over(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunHandle> {
         let runs = self.clone();
         let (tenant, run_id) = (tenant.clone(), run_id.clone());
-        let (n_deaths, n_failed_takeovers, last_heard) = (0, 0, None);
-        let abandoned = AbandonedRun { tenant, run_id, n_deaths, n_failed_takeovers, last_heard };
+        let abandoned = AbandonedRun {
+            tenant,
+            run_id,
+            n_deaths: 0,
+            n_blamed: 0,
+            probation: None,
+            n_failed_takeovers: 0,
+            last_heard: None,
+        };
         self.run_detached(async move { runs.resume(&abandoned).await }).await
     }
 
@@ -51,7 +61,12 @@ impl Runs {
             let outcome = RunOutcome::Failed { failure: failures::takeover_failed() };
             return self.force_end(&abandoned, outcome).await;
         }
-        let error = match self.take_over_with_retries(&abandoned).await {
+        let taken = timeout(TAKEOVER_TIME, self.take_over_with_retries(&abandoned)).await;
+        let Ok(taken) = taken else {
+            warn!(%run_id, "takeover given up, nothing was recorded in time");
+            return self.defer(run_id).await;
+        };
+        let error = match taken {
             Ok(_) => {
                 self.0.leases.note_taken_over();
                 info!(%run_id, n_deaths = abandoned.n_deaths, "run taken over");
@@ -163,7 +178,7 @@ impl Runs {
         if run.state().is_unreadable() {
             return failed(Failure::journal_unreadable());
         }
-        if abandoned.n_deaths > run.state().max_deaths() {
+        if abandoned.n_blamed > run.state().max_deaths() {
             return failed(failures::max_recoveries());
         }
         let lacks = match self.lacks(&record.request) {

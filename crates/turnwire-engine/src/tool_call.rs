@@ -34,14 +34,15 @@ use crate::{
     call_timers::AttemptTimers,
     concurrency::Permits,
     definition::permission,
-    depth::is_too_deep,
     discovery::ServerTool,
     failures,
     large_output::{store_large_output, text_or_none},
     live_run::LiveRun,
     pinning,
+    polls::Noted,
     run_context::RunContext,
     run_state::Call,
+    schemas::check_schema,
     tool_result::{outcome_unknown, prefix},
     toolbox::{not_found, read_arguments_for},
     trace_context,
@@ -147,7 +148,14 @@ async fn begin(
 ) -> Result<Option<StartedCall>> {
     let Some(call) = run.state().call(call_id).cloned() else { return Ok(None) };
     tracing::Span::current().record("tool", &call.tool.name);
-    let PreparedCall { tool, spec, arguments } = match prepare(run, context, &call) {
+    let prepared = tokio::select! {
+        biased;
+        prepared = prepare(run, context, &call) => prepared,
+        // The loop checks for the stop next and ends the call, which has not started.
+        () = run.stopped() => return Ok(None),
+        () = run.handover_requested() => return Ok(None),
+    };
+    let PreparedCall { tool, spec, arguments } = match prepared {
         Ok(prepared) => prepared,
         Err(outcome) => {
             let (call_id, outcome) = (call_id.clone(), *outcome);
@@ -211,7 +219,7 @@ struct PreparedCall {
 }
 
 /// Resolves tool and arguments of a call, or returns the outcome without them.
-fn prepare(
+async fn prepare(
     run: &LiveRun,
     context: &RunContext,
     call: &Call,
@@ -232,8 +240,8 @@ fn prepare(
         return Err(Box::new(ToolOutcome::NotFound { message }));
     };
     let read = match spec.server {
-        None => context.tools.read_arguments(name, &call.arguments),
-        Some(_) => read_arguments_for(&spec, &call.arguments),
+        None => context.tools.read_arguments(name, &call.arguments).await,
+        Some(_) => read_arguments_for(&spec, &call.arguments).await,
     };
     let arguments = read.map_err(|message| ToolOutcome::InvalidArguments { message })?;
     Ok(PreparedCall { tool, spec, arguments })
@@ -442,8 +450,10 @@ impl CallExecution<'_> {
         );
         let context = context.going_on_with(begun).traced_by(trace);
         let (tool, request) = (Arc::clone(self.tool), self.request.clone());
-        let task = self.context.tasks.spawn(async move { tool.call(request, context).await });
-        AbortOnDrop(task)
+        // The step of the run says that tools are called. A name of its own would cost each call.
+        let work = Arc::clone(&self.context.work);
+        let call = async move { tool.call(request, context).await };
+        AbortOnDrop(self.context.tasks.spawn(Noted::new(work, call)))
     }
 
     /// Records `first` and all queued notes in one batch. Returns the first message that is not a
@@ -498,10 +508,13 @@ impl CallExecution<'_> {
             let state = self.run.state();
             (state.request().inputs, state.limits().approval_expiry)
         };
-        // A schema nested too deeply cannot be shown.
-        let is_too_deep = is_too_deep(&question.schema);
-        let may_ask = may_ask && !is_too_deep;
-        let schema = if is_too_deep { Value::Null } else { question.schema };
+        // Such a form can neither be shown nor be checked, and is not kept.
+        let checked = check_schema(&question.schema);
+        if let Err(reason) = &checked {
+            warn!(tool = %self.tool.spec().name, %reason, "question of a tool declined");
+        }
+        let may_ask = may_ask && checked.is_ok();
+        let schema = if checked.is_ok() { question.schema } else { Value::Null };
         let expiry = self.tool.spec().approval_expiry.or(expiry).filter(|_| may_ask);
         let (call_id, input_id) = (self.call_id.clone(), InputId::new(self.run.new_id("inp")));
         let asked = Event::InputRequested {

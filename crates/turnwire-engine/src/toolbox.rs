@@ -2,13 +2,10 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use jsonschema::Validator;
 use serde_json::{Map, Value};
-use tracing::warn;
 use turnwire_contract::{Tool, ToolSpec};
 
-/// Maximum number of validation errors shown to the model.
-const MAX_COMPLAINTS: usize = 3;
+use crate::schemas::{self, CompiledSchema};
 
 /// Tools by name.
 #[derive(Clone, Default)]
@@ -20,7 +17,7 @@ struct Entry {
     tool: Arc<dyn Tool>,
     /// Shared by every run that offers the tool.
     spec: Arc<ToolSpec>,
-    schema: Validator,
+    schema: Arc<CompiledSchema>,
 }
 
 impl Toolbox {
@@ -33,8 +30,8 @@ impl Toolbox {
         if self.tools.contains_key(&name) {
             return Err(ToolboxError::Duplicate(name));
         }
-        let schema = jsonschema::validator_for(&tool.spec().parameters)
-            .map_err(|error| ToolboxError::Schema { name: name.clone(), why: error.to_string() })?;
+        let schema = CompiledSchema::own(&tool.spec().parameters)
+            .map_err(|why| ToolboxError::Schema { name: name.clone(), why })?;
         let spec = Arc::new(tool.spec().clone());
         self.tools.insert(name, Arc::new(Entry { tool, spec, schema }));
         Ok(())
@@ -51,42 +48,26 @@ impl Toolbox {
     }
 
     /// Parses and validates `raw` as arguments of the tool `name`, or returns the errors.
-    pub fn read_arguments(&self, name: &str, raw: &str) -> Result<Map<String, Value>, String> {
-        match self.tools.get(name) {
-            Some(entry) => read_arguments(Some(&entry.schema), raw),
-            None => Err(not_found(name, [])),
-        }
+    pub async fn read_arguments(
+        &self,
+        name: &str,
+        raw: &str,
+    ) -> Result<Map<String, Value>, String> {
+        let Some(entry) = self.tools.get(name) else { return Err(not_found(name, [])) };
+        as_object(schemas::checked_by(&entry.schema, parse(raw)?).await?)
     }
 }
 
-/// Parses and validates `raw` against `spec`, or returns the errors. With an invalid schema,
-/// validation is left to the tool.
-pub(crate) fn read_arguments_for(spec: &ToolSpec, raw: &str) -> Result<Map<String, Value>, String> {
-    let schema = jsonschema::validator_for(&spec.parameters)
-        .inspect_err(|error| warn!(tool = %spec.name, %error, "invalid tool schema"));
-    read_arguments(schema.ok().as_ref(), raw)
+/// Parses `raw` and checks it against the schema of `spec`, which a server wrote, or returns what is
+/// wrong.
+pub(crate) async fn read_arguments_for(
+    spec: &ToolSpec,
+    raw: &str,
+) -> Result<Map<String, Value>, String> {
+    as_object(schemas::checked(&spec.parameters, parse(raw)?).await?)
 }
 
-/// Returns the validation errors of `value`, or `None` if it is valid or the schema is not.
-pub(crate) fn validation_errors(schema: &Value, value: &Value) -> Option<String> {
-    let schema = jsonschema::validator_for(schema).ok()?;
-    complaints(Some(&schema), value)
-}
-
-fn complaints(schema: Option<&Validator>, value: &Value) -> Option<String> {
-    let errors = schema.into_iter().flat_map(|schema| schema.iter_errors(value));
-    let complaints: Vec<String> = errors
-        .take(MAX_COMPLAINTS)
-        .map(|error| complaint(&error.instance_path().to_string(), &error.to_string()))
-        .collect();
-    (!complaints.is_empty()).then(|| complaints.join("; "))
-}
-
-fn read_arguments(schema: Option<&Validator>, raw: &str) -> Result<Map<String, Value>, String> {
-    let value = parse(raw)?;
-    if let Some(complaints) = complaints(schema, &value) {
-        return Err(complaints);
-    }
+fn as_object(value: Value) -> Result<Map<String, Value>, String> {
     match value {
         Value::Object(arguments) => Ok(arguments),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -144,10 +125,6 @@ fn without_control_tokens(text: &str) -> String {
     }
     kept.push_str(rest);
     kept
-}
-
-fn complaint(path: &str, message: &str) -> String {
-    if path.is_empty() { message.to_owned() } else { format!("at `{path}`: {message}") }
 }
 
 /// Why a tool was not added.

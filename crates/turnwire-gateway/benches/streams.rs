@@ -61,6 +61,7 @@ async fn serve() {
         runs_per_tenant: many,
         runs_per_key: many,
         connections_per_key: many,
+        ..AdmissionLimits::default()
     };
     let options = AppOptions { admission, ..AppOptions::default() };
     let files = Store::in_memory().await.expect("it needs no file");

@@ -3,11 +3,13 @@
 //! Runs, requests, streams and sockets use memory, disk and provider capacity while they last. Each
 //! is counted from its start to its end: runs while this process executes them, requests, streams
 //! and sockets while they are open. A caller over a limit gets a 429. Keys are counted by their
-//! digest; the keys themselves are not stored.
+//! digest; the keys themselves are not stored. Readers of share links, who have no key, are counted
+//! by link, tenant and address.
 
 use std::{
     collections::HashMap,
     fmt,
+    net::IpAddr,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -16,15 +18,21 @@ use arc_swap::ArcSwap;
 use axum::http::StatusCode;
 use sha2::{Digest, Sha256};
 use tokio::{
-    sync::Notify,
-    time::{Instant, timeout_at},
+    sync::{Notify, Semaphore, SemaphorePermit},
+    time::{Instant, timeout, timeout_at},
 };
-use turnwire_contract::TenantId;
+use turnwire_contract::{Share, StoreError, TenantId};
 
 use crate::{ApiError, Result, sync::lock};
 
 /// How long a new run waits for the permit of a run that has just ended.
 const ENDING_TIME: Duration = Duration::from_millis(250);
+
+/// Maximum number of share links that are looked up at the same time. Anybody can invent links, and
+/// the connections of the store are needed for other things.
+const MAX_LINK_LOOKUPS: usize = 4;
+/// How long the lookup of a share link waits for others.
+const LINK_LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Limits on concurrent runs and connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,11 +45,25 @@ pub struct AdmissionLimits {
     pub runs_per_key: usize,
     /// Concurrent requests, streams and sockets of one API key.
     pub connections_per_key: usize,
+    /// Concurrent requests and streams with one share link.
+    pub readers_per_link: usize,
+    /// Concurrent requests and streams with share links of one tenant.
+    pub readers_per_tenant: usize,
+    /// Concurrent requests and streams of one address with share links.
+    pub readers_per_address: usize,
 }
 
 impl Default for AdmissionLimits {
     fn default() -> Self {
-        Self { runs: 1_000, runs_per_tenant: 1_000, runs_per_key: 50, connections_per_key: 100 }
+        Self {
+            runs: 1_000,
+            runs_per_tenant: 1_000,
+            runs_per_key: 50,
+            connections_per_key: 100,
+            readers_per_link: 64,
+            readers_per_tenant: 256,
+            readers_per_address: 16,
+        }
     }
 }
 
@@ -84,6 +106,9 @@ enum Subject {
     RunsOfTenant(TenantId),
     RunsOfKey(KeyDigest),
     ConnectionsOfKey(KeyDigest),
+    ReadersOfLink(String),
+    ReadersOfTenant(TenantId),
+    ReadersOfAddress(IpAddr),
 }
 
 type Counts = Arc<Mutex<HashMap<Subject, usize>>>;
@@ -95,6 +120,7 @@ pub(crate) struct Admission {
     counts: Counts,
     /// Notified when a permit is dropped.
     freed: Arc<Notify>,
+    link_lookups: Semaphore,
 }
 
 /// A permit for a run or a connection. Dropping it frees its share of the limits.
@@ -117,7 +143,8 @@ struct Limit {
 impl Admission {
     pub(crate) fn new(limits: AdmissionLimits) -> Self {
         let limits = ArcSwap::from_pointee(limits);
-        Self { limits, counts: Counts::default(), freed: Arc::default() }
+        let link_lookups = Semaphore::new(MAX_LINK_LOOKUPS);
+        Self { limits, counts: Counts::default(), freed: Arc::default(), link_lookups }
     }
 
     /// Replaces the limits. What was admitted stays.
@@ -188,6 +215,41 @@ impl Admission {
             ),
         });
         self.admit(limit.into_iter().collect())
+    }
+
+    /// Waits until a share link may be looked up.
+    pub(crate) async fn look_up_link(&self) -> Result<SemaphorePermit<'_>, StoreError> {
+        let busy = |_| StoreError::Unavailable("too many share links are looked up".to_owned());
+        let permit = timeout(LINK_LOOKUP_TIMEOUT, self.link_lookups.acquire()).await;
+        permit.map_err(busy)?.map_err(|_| StoreError::Unavailable("closed".to_owned()))
+    }
+
+    /// Admits a request with a share link, including the stream it may become (A21). The address is
+    /// unknown if the router is used without a server.
+    pub(crate) fn admit_reader(&self, share: &Share, address: Option<IpAddr>) -> Result<Permit> {
+        let AdmissionLimits { readers_per_link, readers_per_tenant, readers_per_address, .. } =
+            **self.limits.load();
+        let limit = |subject, max, setting, whom: &str| {
+            let message =
+                format!("At most {max} readers {whom} at the same time; try again later.");
+            Limit { subject, max, setting, code: "too_many_readers", message }
+        };
+        let of_link = Subject::ReadersOfLink(share.share_id.clone());
+        let of_tenant = Subject::ReadersOfTenant(share.tenant.clone());
+        let of_address = address.map(|address| {
+            let subject = Subject::ReadersOfAddress(address);
+            let setting = "limits.max_readers_per_address";
+            limit(subject, readers_per_address, setting, "of share links from one address")
+        });
+        let of_link =
+            limit(of_link, readers_per_link, "limits.max_readers_per_link", "of one share link");
+        let of_tenant = limit(
+            of_tenant,
+            readers_per_tenant,
+            "limits.max_readers_per_tenant",
+            "of the share links of one tenant",
+        );
+        self.admit(of_address.into_iter().chain([of_link, of_tenant]).collect())
     }
 
     /// Takes a permit for all `limits`, or for none of them.

@@ -1,9 +1,19 @@
 //! Tests of the concurrency limits.
 
+use turnwire_contract::{RunId, Timestamp};
+
 use super::*;
 
 fn limits() -> AdmissionLimits {
-    AdmissionLimits { runs: 5, runs_per_tenant: 4, runs_per_key: 2, connections_per_key: 3 }
+    AdmissionLimits {
+        runs: 5,
+        runs_per_tenant: 4,
+        runs_per_key: 2,
+        connections_per_key: 3,
+        readers_per_link: 2,
+        readers_per_tenant: 4,
+        readers_per_address: 3,
+    }
 }
 
 fn setting<T>(admitted: Result<T, ApiError>) -> &'static str {
@@ -91,4 +101,42 @@ async fn the_place_of_a_run_that_ends_is_waited_for() {
     };
     let (admitted, ()) = tokio::join!(admission.admit_run_soon(&tenant, key, || 0), ending);
     assert!(admitted.is_ok());
+}
+
+/// A21: readers of share links are counted by link, tenant and address. A reader at the limit is
+/// admitted; the next one is refused until another leaves.
+#[test]
+fn readers_of_links_are_bounded() {
+    let admission = Admission::new(limits());
+    let share = |link: &str, tenant: &str| Share {
+        share_id: link.to_owned(),
+        tenant: TenantId::from(tenant),
+        run_id: RunId::new("run"),
+        created_at: Timestamp::from_micros(0),
+        expires_at: Timestamp::from_micros(0),
+        redact: false,
+    };
+    let mut n_addresses = 0;
+    let mut address = || {
+        n_addresses += 1;
+        Some(IpAddr::from([10, 0, 0, n_addresses]))
+    };
+    let admit = |link: &Share, address| admission.admit_reader(link, address);
+    let (a, b, c, other) =
+        (share("a", "one"), share("b", "one"), share("c", "one"), share("d", "other"));
+    let of_a = [admit(&a, address()).unwrap(), admit(&a, address()).unwrap()];
+    assert_eq!(setting(admit(&a, address())), "limits.max_readers_per_link");
+    let of_b = [admit(&b, address()).unwrap(), admit(&b, address()).unwrap()];
+    assert_eq!(setting(admit(&c, address())), "limits.max_readers_per_tenant");
+    let of_other = admit(&other, address()).unwrap();
+    drop((of_a, of_b, of_other));
+    let here = address();
+    let of_address =
+        [admit(&a, here).unwrap(), admit(&b, here).unwrap(), admit(&other, here).unwrap()];
+    let refused = admit(&c, here).unwrap_err();
+    assert_eq!((refused.code, refused.status), ("too_many_readers", StatusCode::TOO_MANY_REQUESTS));
+    assert_eq!(setting(Err::<(), _>(refused)), "limits.max_readers_per_address");
+    let elsewhere = admit(&c, address()).unwrap();
+    drop((of_address, elsewhere));
+    assert!(lock(&admission.counts).is_empty(), "nothing is remembered of whoever is gone");
 }

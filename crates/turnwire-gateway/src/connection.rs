@@ -27,7 +27,7 @@ use tokio::{
 use tracing::{debug, warn};
 use turnwire_engine::WhenWoken;
 
-use crate::{admission::Permit, auth::Validity, sync::lock};
+use crate::{admission::Permit, auth::Validity, connection_table::ReaderPlace, sync::lock};
 
 /// Maximum size of a piece handed to the connection, in bytes. A piece stays in the buffers of the
 /// connection until the client reads it, and cannot be taken back.
@@ -162,6 +162,8 @@ pub(crate) struct HeldPermits(Arc<Mutex<Held>>);
 #[derive(Debug, Default)]
 struct Held {
     permits: Vec<Arc<Permit>>,
+    /// Of a reader of a share link.
+    place: Option<ReaderPlace>,
     /// Of the key of the request.
     validity: Option<Validity>,
 }
@@ -172,6 +174,11 @@ impl HeldPermits {
         let mut held = lock(&self.0);
         held.permits.push(permit);
         held.validity = validity;
+    }
+
+    /// Holds the place of a reader of a share link.
+    pub(crate) fn hold_place(&self, place: ReaderPlace) {
+        lock(&self.0).place = Some(place);
     }
 
     fn validity(&self) -> Option<Validity> {

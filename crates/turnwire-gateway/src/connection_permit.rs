@@ -4,7 +4,7 @@
 //! serves it keeps the [`ConnectionPermit`], so the socket still counts as a connection, and the
 //! server waits for it at shutdown.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     extract::{
@@ -14,10 +14,13 @@ use axum::{
     http::request::Parts,
     response::Response,
 };
-use tokio::time::sleep;
+use tokio::{sync::SemaphorePermit, time::sleep};
 
 use crate::{
-    App, Caller, connection_table::ConnectionSlot, limits::HttpLimits, websocket::key_ended,
+    App, Caller,
+    connection_table::{ConnectionSlot, ReaderPlace},
+    limits::HttpLimits,
+    websocket::key_ended,
 };
 
 /// Time for a socket to close by itself when its key is no longer valid.
@@ -32,6 +35,10 @@ pub(crate) struct ConnectionPermit {
     pub(crate) limits: Arc<HttpLimits>,
 }
 
+/// There is no place left for a reader.
+#[derive(Debug)]
+pub(crate) struct NoPlace;
+
 impl ConnectionPermit {
     pub(crate) fn new(slot: Option<Arc<ConnectionSlot>>, limits: Arc<HttpLimits>) -> Self {
         Self { slot, limits }
@@ -40,6 +47,31 @@ impl ConnectionPermit {
     /// Marks the connection as authenticated. Returns false if the limit is reached.
     pub(crate) fn note_known(&self) -> bool {
         self.slot.as_ref().is_none_or(|slot| slot.note_known())
+    }
+
+    /// Marks the connection of whoever collects metrics as authenticated, unless few places are
+    /// left. Returns whether it is.
+    pub(crate) fn note_collector(&self) -> bool {
+        self.slot.as_ref().is_none_or(|slot| slot.note_collector())
+    }
+
+    /// Takes a place for a request with a share link. `Ok(None)` if the router is used without a
+    /// server, and an error if there is no place left.
+    pub(crate) fn begin_reading(&self) -> Result<Option<ReaderPlace>, NoPlace> {
+        let Some(slot) = &self.slot else { return Ok(None) };
+        slot.begin_reading().map(Some).ok_or(NoPlace)
+    }
+
+    /// The address that the connection comes from, as it is counted.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.slot.as_ref().map(|slot| slot.address())
+    }
+
+    /// Waits for the turn to ask the store who makes a request. Over a connection that is not known
+    /// there is one such request at a time, so that nobody keeps others from asking by guessing.
+    pub(crate) async fn ask(&self) -> Option<SemaphorePermit<'_>> {
+        let slot = self.slot.as_ref().filter(|slot| !slot.is_known())?;
+        slot.asking.acquire().await.ok()
     }
 
     /// Upgrades the connection, and holds the permit until `serve` returns. The server waits for

@@ -5,9 +5,12 @@
 //! is closed. Authenticated connections cannot use all of the capacity: a reserve is left for new
 //! connections, so that probes are answered and the operator sees that the server is full, not
 //! dead.
+//!
+//! A reader of a share link has no key. Its connection is not closed while it reads, and never
+//! counts as an authenticated one: readers have places of their own, a tenth as many (A21).
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     net::{IpAddr, Ipv6Addr},
     sync::{
         Arc, Mutex, MutexGuard,
@@ -15,12 +18,16 @@ use std::{
     },
 };
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     limits::{MAX_CONNECTIONS, MAX_UNKNOWN},
     sync::lock,
 };
+
+/// There is one reader of a share link for so many authenticated connections.
+const CONNECTIONS_PER_READER: usize = 10;
 
 /// Limits on open connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +48,11 @@ struct Table {
     limits: ConnectionLimits,
     /// Connections without an authenticated request, oldest first.
     unknown: BTreeMap<u64, UnauthenticatedConnection>,
+    /// Connections over which somebody reads with a share link, and nothing else was asked, with
+    /// the number of such requests.
+    reading: HashMap<u64, (UnauthenticatedConnection, usize)>,
+    /// Requests with a share link, over connections of any kind.
+    n_readers: usize,
     n_known: usize,
     next: u64,
 }
@@ -56,13 +68,30 @@ struct UnauthenticatedConnection {
 pub(crate) struct ConnectionSlot {
     table: ConnectionTable,
     number: u64,
+    /// Whose connection it is, as it is counted.
+    address: IpAddr,
     is_known: AtomicBool,
     close: CancellationToken,
+    /// For a request that asks the store who makes it, over a connection that is not known yet.
+    pub(crate) asking: Semaphore,
+}
+
+/// The place of a request with a share link, which is freed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct ReaderPlace(Arc<ConnectionSlot>);
+
+impl ConnectionLimits {
+    /// Requests with a share link.
+    fn readers(self) -> usize {
+        (self.known / CONNECTIONS_PER_READER).max(1)
+    }
 }
 
 impl ConnectionTable {
     pub(crate) fn new(limits: ConnectionLimits) -> Self {
-        Self(Arc::new(Mutex::new(Table { limits, unknown: BTreeMap::new(), n_known: 0, next: 0 })))
+        let (unknown, reading) = (BTreeMap::new(), HashMap::new());
+        let table = Table { limits, unknown, reading, n_readers: 0, n_known: 0, next: 0 };
+        Self(Arc::new(Mutex::new(table)))
     }
 
     /// Adds a connection from this address. Returns the setting of the limit if another connection
@@ -84,8 +113,8 @@ impl ConnectionTable {
         table.next += 1;
         table.unknown.insert(number, UnauthenticatedConnection { address, close: close.clone() });
         drop(table);
-        let (table, is_known) = (self.clone(), AtomicBool::new(false));
-        (ConnectionSlot { table, number, is_known, close }, limit)
+        let (table, is_known, asking) = (self.clone(), AtomicBool::new(false), Semaphore::new(1));
+        (ConnectionSlot { table, number, address, is_known, close, asking }, limit)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -96,6 +125,11 @@ impl ConnectionTable {
 impl Table {
     fn n_unknown_of(&self, address: IpAddr) -> usize {
         self.unknown.values().filter(|unknown| unknown.address == address).count()
+    }
+
+    /// Removes a connection that is not known. Returns whether it was there.
+    fn remove(&mut self, number: u64) -> bool {
+        self.unknown.remove(&number).is_some() || self.reading.remove(&number).is_some()
     }
 
     /// Closes the oldest unknown connection that `among` accepts.
@@ -111,19 +145,52 @@ impl Table {
 impl ConnectionSlot {
     /// Marks the connection as authenticated. Returns false if the limit is reached.
     pub(crate) fn note_known(&self) -> bool {
+        self.note_known_among(|limits| limits.known)
+    }
+
+    /// Marks the connection of whoever collects metrics as authenticated, unless it would take one
+    /// of the last places. Returns whether it is.
+    pub(crate) fn note_collector(&self) -> bool {
+        self.note_known_among(|limits| limits.known.saturating_sub(limits.readers()))
+    }
+
+    fn note_known_among(&self, max: impl Fn(ConnectionLimits) -> usize) -> bool {
         if self.is_known() {
             return true;
         }
         let mut table = self.table.table();
-        let has_room = table.n_known < table.limits.known;
+        let has_room = table.n_known < max(table.limits);
         // Without an entry, it has just been closed to make room for another.
-        if !has_room || table.unknown.remove(&self.number).is_none() {
+        if !has_room || !table.remove(self.number) {
             // Two requests over one connection may arrive here at once.
             return self.is_known();
         }
         table.n_known += 1;
         self.is_known.store(true, Ordering::Relaxed);
         true
+    }
+
+    /// Takes a place for a request with a share link. `None` if there is none left, or the
+    /// connection was closed.
+    pub(crate) fn begin_reading(self: &Arc<Self>) -> Option<ReaderPlace> {
+        let mut table = self.table.table();
+        if table.n_readers >= table.limits.readers() {
+            return None;
+        }
+        if let Some((_, n_requests)) = table.reading.get_mut(&self.number) {
+            *n_requests += 1;
+        } else if let Some(unknown) = table.unknown.remove(&self.number) {
+            table.reading.insert(self.number, (unknown, 1));
+        } else if !self.is_known() {
+            return None;
+        }
+        table.n_readers += 1;
+        Some(ReaderPlace(Arc::clone(self)))
+    }
+
+    /// The address under which the connection is counted.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
     }
 
     /// Whether a request over this connection was authenticated.
@@ -143,7 +210,22 @@ impl Drop for ConnectionSlot {
         if self.is_known() {
             table.n_known -= 1;
         } else {
-            table.unknown.remove(&self.number);
+            table.remove(self.number);
+        }
+    }
+}
+
+impl Drop for ReaderPlace {
+    fn drop(&mut self) {
+        let (mut table, number) = (self.0.table.table(), self.0.number);
+        table.n_readers -= 1;
+        // Without an entry, the connection has become a known one.
+        let Some((_, n_requests)) = table.reading.get_mut(&number) else { return };
+        *n_requests -= 1;
+        if *n_requests == 0
+            && let Some((unknown, _)) = table.reading.remove(&number)
+        {
+            table.unknown.insert(number, unknown);
         }
     }
 }

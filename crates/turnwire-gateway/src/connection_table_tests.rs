@@ -74,3 +74,73 @@ fn an_address_is_whose_it_is() {
     assert_ne!(parse("2001:db8::1"), parse("2001:db8:0:1::1"));
     assert_eq!(parse("::ffff:10.0.0.1"), parse("10.0.0.1"));
 }
+
+fn enter(table: &ConnectionTable, last: u8) -> Arc<ConnectionSlot> {
+    Arc::new(table.enter(address(last)).0)
+}
+
+/// A21: readers of share links have places of their own, a tenth of those of callers with a key.
+/// One more is refused until another leaves, and callers with a key get all of theirs.
+#[test]
+fn readers_have_places_of_their_own() {
+    let table = table(20, 100, 5);
+    let readers: Vec<Arc<ConnectionSlot>> = (0..3).map(|n| enter(&table, n)).collect();
+    let mut places: Vec<ReaderPlace> =
+        readers[..2].iter().map(|reader| reader.begin_reading().unwrap()).collect();
+    assert!(readers[2].begin_reading().is_none(), "two of twenty");
+    let known: Vec<Arc<ConnectionSlot>> = (0..20).map(|n| enter(&table, 10 + n)).collect();
+    assert!(known.iter().all(|slot| slot.note_known()), "callers with a key get all places");
+    assert!(!enter(&table, 50).note_known());
+    assert!(known[0].begin_reading().is_none(), "a known connection reads within the same limit");
+    places.pop();
+    places.push(known[0].begin_reading().unwrap());
+    assert!(readers[2].begin_reading().is_none());
+    drop((places, readers, known));
+    let table = table.table();
+    assert_eq!((table.n_known, table.n_readers), (0, 0));
+    assert!(table.unknown.is_empty() && table.reading.is_empty());
+}
+
+/// A21: the connection of a reader is not closed to make room while it reads; afterwards it is
+/// unknown again.
+#[test]
+fn a_reader_stays_while_it_reads() {
+    let table = table(20, 2, 5);
+    let reader = enter(&table, 1);
+    let places = [reader.begin_reading().unwrap(), reader.begin_reading().unwrap()];
+    let flood = || (0..10).map(|_| enter(&table, 1)).collect::<Vec<_>>();
+    let _first = flood();
+    assert!(!is_closed(&reader));
+    let [one, other] = places;
+    drop(one);
+    let _second = flood();
+    assert!(!is_closed(&reader), "another request goes on");
+    drop(other);
+    let _third = flood();
+    assert!(is_closed(&reader));
+    assert!(reader.begin_reading().is_none(), "it was closed");
+}
+
+/// A21: a reader who shows a key becomes a known caller, whatever it reads meanwhile.
+#[test]
+fn a_reader_may_have_a_key() {
+    let table = table(20, 2, 5);
+    let reader = enter(&table, 1);
+    let place = reader.begin_reading().unwrap();
+    assert!(reader.note_known());
+    drop(place);
+    assert_eq!(table.table().n_known, 1);
+    drop(reader);
+    assert_eq!(table.table().n_known, 0);
+    assert_eq!(table.table().n_readers, 0);
+}
+
+/// A21: whoever collects metrics takes none of the last places.
+#[test]
+fn a_collector_of_metrics_leaves_places() {
+    let table = table(20, 100, 5);
+    let collectors: Vec<Arc<ConnectionSlot>> = (0..30).map(|n| enter(&table, n)).collect();
+    assert_eq!(collectors.iter().filter(|slot| slot.note_collector()).count(), 18);
+    let callers: Vec<Arc<ConnectionSlot>> = (0..2).map(|n| enter(&table, n)).collect();
+    assert!(callers.iter().all(|slot| slot.note_known()));
+}

@@ -19,8 +19,8 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// State of the server.
 #[derive(Debug, Serialize, ToSchema)]
 struct Health {
-    /// `ok`, `closing` (the server shuts down), or `store_unavailable` (the store does not
-    /// respond).
+    /// `ok`, `closing` (the server shuts down), `store_unavailable` (the store does not respond), or
+    /// `stuck` (nothing has been executed for five seconds; only at `health_listen`).
     status: &'static str,
     /// Version of the server.
     version: &'static str,
@@ -34,6 +34,11 @@ impl Health {
         let worker = app.options().worker.clone();
         Json(Self { status, version: env!("CARGO_PKG_VERSION"), worker })
     }
+}
+
+/// The answer to every probe while nothing is executed.
+pub(crate) fn stuck(app: &App) -> (StatusCode, Json<impl Serialize + use<>>) {
+    (StatusCode::SERVICE_UNAVAILABLE, Health::of(app, "stuck"))
 }
 
 module_routes! { [healthz] [readyz] [metrics] }

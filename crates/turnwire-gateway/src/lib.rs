@@ -67,6 +67,8 @@ mod field_tracker;
 mod fields;
 mod files;
 mod fingerprint;
+#[doc(hidden)]
+pub mod fuzzing;
 mod health;
 mod idempotency;
 pub mod json;

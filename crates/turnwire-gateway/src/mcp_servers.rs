@@ -6,7 +6,7 @@ use axum::{extract::State, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use turnwire_contract::{
-    CallId, Effect, ServerState, ServerStatus, ServerTransport, Timestamp, ToolClaims,
+    CallId, Effect, Scope, ServerState, ServerStatus, ServerTransport, Timestamp, ToolClaims,
 };
 use turnwire_engine::{CallPeriod, ListedTool, ServerCalls, StartOptions, one_call};
 use utoipa::ToSchema;
@@ -16,6 +16,9 @@ use crate::{
     idempotency::{IdempotencyKeyHeader, OptionalIdempotencyKey},
     typed,
 };
+
+/// What is told of an error to callers who do not administer: the message may have the address.
+const HIDDEN_ERROR: &str = "The server cannot be reached. Its operator sees why.";
 
 module_routes! { [list] [try_tool] }
 
@@ -35,14 +38,15 @@ struct McpServer {
     name: String,
     /// How the server is reached.
     transport: Transport,
-    /// The command without its arguments, or the URL without user, query and fragment.
-    address: String,
+    /// The command without its arguments, or the URL without user, query and fragment. Null without
+    /// the scope `admin`.
+    address: Option<String>,
     /// State of the connection.
     state: ConnectionWord,
     /// Duration of the last response to a request for the tools, in milliseconds. Null if unknown.
     latency_ms: Option<u64>,
     /// Last error of the connection. It stays after the connection is open again. Null if there was
-    /// none since the start of the server.
+    /// none since the start of the server. Without the scope `admin`, only its time is told.
     last_error: Option<McpServerError>,
     /// The calls of its tools. Calls of other tenants do not count.
     calls: McpCalls,
@@ -156,7 +160,12 @@ impl McpServer {
         tools: Vec<ListedTool>,
         calls: &ServerCalls,
         since: Timestamp,
+        is_admin: bool,
     ) -> Self {
+        let error = |(message, at)| {
+            let message = if is_admin { message } else { HIDDEN_ERROR.to_owned() };
+            McpServerError { message, at }
+        };
         let listed = |tool: ListedTool| McpTool {
             p50_ms: calls.tools.get(&tool.offered_name()).copied().and_then(millis),
             ..McpTool::from(tool)
@@ -167,7 +176,7 @@ impl McpServer {
                 ServerTransport::Stdio => Transport::Stdio,
                 ServerTransport::Http => Transport::Http,
             },
-            address: status.address,
+            address: is_admin.then_some(status.address),
             state: match status.state {
                 ServerState::Connected => ConnectionWord::Connected,
                 ServerState::Connecting => ConnectionWord::Connecting,
@@ -175,7 +184,7 @@ impl McpServer {
                 ServerState::LoginRequired => ConnectionWord::LoginRequired,
             },
             latency_ms: status.latency.and_then(millis),
-            last_error: status.last_error.map(|(message, at)| McpServerError { message, at }),
+            last_error: status.last_error.map(error),
             calls: McpCalls::new(calls, since),
             tools: tools.into_iter().map(listed).collect(),
         }
@@ -238,7 +247,7 @@ async fn list(State(app): State<App>, caller: Caller) -> Json<McpServerList> {
     for status in app.runs().server_statuses(caller.principal()) {
         let tools = app.runs().known_tools(caller.principal(), &status.label).await;
         let (calls, since) = app.runs().server_calls(caller.tenant(), &status.label);
-        data.push(McpServer::new(status, tools, &calls, since));
+        data.push(McpServer::new(status, tools, &calls, since, caller.has(Scope::Admin)));
     }
     Json(McpServerList { object: "list", data })
 }
@@ -316,5 +325,32 @@ async fn check_tool(app: &App, caller: &Caller, server: &str, tool: &str) -> Res
             Err(ApiError::not_found("Tool", tool))
         }
         Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The message of an error may name the address, so only those who administer see it.
+    #[test]
+    fn errors_are_for_those_who_administer() {
+        let status = |is_admin| {
+            let status = ServerStatus {
+                label: "crm".to_owned(),
+                transport: ServerTransport::Http,
+                address: "http://10.0.0.5/".to_owned(),
+                state: ServerState::Failed,
+                latency: None,
+                last_error: Some(("no answer from 10.0.0.5".to_owned(), Timestamp::from_micros(0))),
+            };
+            let calls = ServerCalls::default();
+            McpServer::new(status, Vec::new(), &calls, Timestamp::from_micros(0), is_admin)
+        };
+        let (seen, hidden) = (status(true), status(false));
+        assert_eq!(seen.address.as_deref(), Some("http://10.0.0.5/"));
+        assert_eq!(seen.last_error.unwrap().message, "no answer from 10.0.0.5");
+        assert_eq!((hidden.address, hidden.name.as_str()), (None, "crm"));
+        assert_eq!(hidden.last_error.unwrap().message, HIDDEN_ERROR);
     }
 }

@@ -103,6 +103,8 @@ metric_table! {
         streams_resumed: Counter,
         /// Time since the last heartbeat that the store accepted; 0 in memory
         heartbeat_age in Seconds: Gauge<f64, AtomicU64>,
+        /// Threads that one run has blocked for longer than a second, in the last minute
+        blocked_threads: Gauge,
         /// Runs started with a budget of the month that is nearly spent
         runs_near_budget: Counter,
         /// Webhooks that their receivers accepted
@@ -353,6 +355,8 @@ impl Metrics {
         self.counts.runs_taken_over.inner().store(runs.n_taken_over(), Ordering::Relaxed);
         let heartbeat_age = runs.heartbeat_age().unwrap_or_default();
         self.counts.heartbeat_age.set(heartbeat_age.as_secs_f64());
+        let n_blocked = i64::try_from(runs.n_blocked_threads()).unwrap_or(i64::MAX);
+        self.counts.blocked_threads.set(n_blocked);
         if let Some(statistics) = runs.store_statistics() {
             self.store.set(statistics);
         }

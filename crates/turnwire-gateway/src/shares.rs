@@ -295,8 +295,10 @@ pub(crate) async fn check(app: &App, token: &str) -> Result<Share> {
     };
     let (share_id, signature) = token.rsplit_once('.').ok_or_else(nothing)?;
     let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).map_err(|_| nothing())?;
+    let lookup = app.admission().look_up_link().await?;
     let share = app.runs().shares().find_share(share_id).await?.ok_or_else(nothing)?;
     let secret = app.runs().shares().secret().await?;
+    drop(lookup);
     // Compares in constant time.
     let is_ours = mac_of(&secret, &share).is_some_and(|mac| mac.verify_slice(&signature).is_ok());
     if !is_ours || share.expires_at <= app.runs().now() {

@@ -1,15 +1,24 @@
-//! The HTTP client that all adapters start from: how it introduces itself, and whom it trusts.
+//! The HTTP client that all adapters start from: how it introduces itself, whom it trusts, and how
+//! answers are read up to a limit.
 //!
 //! The certificates of the system decide which servers are trusted. An empty container has none;
 //! there, the certificate authorities that Mozilla trusts are used, as of the build of this
 //! program. Whoever names certificates with `SSL_CERT_FILE` or `SSL_CERT_DIR` gets these and no
 //! others, and an error if there are none in them.
 
+mod answer;
+mod event_size;
+
 use std::{env, iter::successors, net::IpAddr, sync::LazyLock};
 
 use reqwest::{Certificate, Client, ClientBuilder, Url};
 use tracing::info;
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
+
+pub use self::{
+    answer::{ReadError, read_at_most},
+    event_size::EventSize,
+};
 
 /// Variables with which an operator names the trusted certificates.
 const CHOSEN_BY: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];

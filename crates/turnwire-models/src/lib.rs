@@ -20,6 +20,8 @@
 pub mod anthropic_messages;
 pub mod chat_completions;
 pub mod custom_tools;
+#[doc(hidden)]
+pub mod fuzzing;
 mod http;
 pub mod json_schema_calls;
 mod json_text;

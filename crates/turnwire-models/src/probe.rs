@@ -7,11 +7,15 @@ use std::time::Duration;
 use reqwest::{Client, RequestBuilder, redirect};
 use serde::Deserialize;
 use thiserror::Error;
+use turnwire_http::read_at_most;
 
 use crate::secret::Secret;
 
 /// Timeout of the request.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Maximum size of the model list.
+const MAX_LIST_BYTES: usize = 4 * 1024 * 1024;
 
 /// Format of the model list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +70,9 @@ pub async fn models_at(
         other if !status.is_success() => return Err(ProbeError::NoList(other)),
         _ => {}
     }
-    let listed = response.json::<ModelList>().await;
-    let listed = listed.map_err(|_| ProbeError::NoList(status.as_u16()))?;
+    let no_list = || ProbeError::NoList(status.as_u16());
+    let body = read_at_most(response, MAX_LIST_BYTES).await.map_err(|_| no_list())?;
+    let listed: ModelList = serde_json::from_slice(&body).map_err(|_| no_list())?;
     Ok(listed.data.into_iter().map(|listing| listing.id).collect())
 }
 

@@ -48,3 +48,17 @@ async fn what_is_wrong_is_told_apart() {
         assert_eq!(models_at(&server.uri(), None, ModelListFormat::OpenAi).await, Err(expected));
     }
 }
+
+/// A19: a list is read up to 4 MiB.
+#[tokio::test]
+async fn a_list_that_is_too_long_is_none() {
+    for (n_bytes, expected) in [
+        (4 * 1024 * 1024, Ok(vec!["a".to_owned()])),
+        (4 * 1024 * 1024 + 1, Err(ProbeError::NoList(200))),
+    ] {
+        let list = r#"{"data":[{"id":"a"}]}"#;
+        let body = format!("{list}{}", " ".repeat(n_bytes - list.len()));
+        let server = StubServer::answering(Reply::new(200).body(body, "application/json")).await;
+        assert_eq!(models_at(&server.uri(), None, ModelListFormat::OpenAi).await, expected);
+    }
+}

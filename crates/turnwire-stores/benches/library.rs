@@ -84,7 +84,7 @@ struct Ready {
 
 #[async_trait]
 impl TextAnalyzer for Ready {
-    fn words(&self, text: &str) -> Vec<String> {
+    fn asked(&self, text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()
     }
 
@@ -162,15 +162,13 @@ async fn add_file(
     };
     library.add_file(&tenant(), file, b"x".as_slice().into()).await.unwrap();
     let texts: Vec<String> = (0..PER_FILE).map(|_| dice.text(WORDS)).collect();
-    let chunks = texts
-        .into_iter()
-        .map(|text| NewChunk { words: text.split(' ').map(str::to_owned).collect(), text });
+    let chunks = texts.into_iter().map(|text| NewChunk { words: text.clone(), text });
     let chunks: Vec<NewChunk> = chunks.collect();
     let vectors = (0..PER_FILE).map(|_| dice.vector()).collect();
     let vectors = Some(Vectors { model: "dice".to_owned(), vectors });
     let began = Instant::now();
     library.attach(&tenant(), id, None, vec![Attachment::new(file_id, at)]).await.unwrap();
-    let work = library.claim(None, Duration::from_mins(1)).await.unwrap().unwrap();
+    let work = library.claim(None, Duration::from_mins(1), &[]).await.unwrap().unwrap();
     assert!(library.finish(&work, Indexed::Chunks { chunks, vectors }).await.unwrap());
     began.elapsed()
 }

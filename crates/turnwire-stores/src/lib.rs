@@ -49,6 +49,8 @@ mod failures;
 #[cfg(test)]
 mod fault_tests;
 mod follower;
+#[doc(hidden)]
+pub mod fuzzing;
 mod heartbeats;
 mod input_lists;
 mod journal;

@@ -61,6 +61,7 @@ fn only_what_follows_is_taken() {
         events: seqs.map(recorded).collect(),
         bytes: 1,
         n_rows: 1,
+        ..Page::default()
     };
     assert_eq!(tails.arrived(&run_id, &page(4..=4)), AddOutcome::Unwanted);
     let subscription = tails.subscribe_at(&run_id, head);
@@ -119,7 +120,7 @@ async fn a_run_that_others_have_written_is_followed_at_once() {
     written(&tails, 1..=1, 1);
     let _subscription = tails.subscribe(&tenant(), &run_id).unwrap();
     assert!(tails.take_changes().is_empty());
-    let run_key = Page { events: vec![recorded(2)], bytes: 1, n_rows: 1 };
+    let run_key = Page { events: vec![recorded(2)], bytes: 1, n_rows: 1, ..Page::default() };
     assert_eq!(tails.arrived(&run_id, &run_key), AddOutcome::Accepted);
     assert_eq!(tails.take_changes(), HashMap::from([(run_id.clone(), true)]));
     assert_eq!(tails.followed(), [(run_id, Seq(2))]);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use turnwire_contract::{Event, RecordedEvent, RunId, Seq, TenantId};
+use turnwire_contract::{Event, RecordedEvent, RunId, Seq, TenantId, Timestamp};
 
 use crate::{
     catalogues,
@@ -13,6 +13,7 @@ use crate::{
     input_lists::{self, Shared},
     rows::{StoredRow, seq_column},
     sealing::{Place, Sealing},
+    time::now,
 };
 
 /// Rows per run when many runs are read together.
@@ -41,6 +42,8 @@ pub(crate) struct Page {
     pub(crate) events: Vec<Arc<RecordedEvent>>,
     pub(crate) bytes: usize,
     pub(crate) n_rows: i64,
+    /// Whether nothing tells the time of its first events: their row is damaged.
+    pub(crate) is_undated: bool,
 }
 
 /// Returns the head of the run, if it exists.
@@ -84,6 +87,13 @@ pub(crate) async fn page(
             break;
         }
     }
+    if page.is_undated {
+        let sql = "select created_at from runs where id = $1 and tenant = $2";
+        let found = database.query(sql, &values![run_id.as_str(), tenant]).await?;
+        if let Some(created_at) = found.first().map(|row| row.integer(0)).transpose()? {
+            page.date(Timestamp::from_micros(created_at));
+        }
+    }
     page.events.retain(|recorded| recorded.seq > after);
     Ok(page)
 }
@@ -110,7 +120,9 @@ impl Page {
     ) -> Result<()> {
         let body = sealing.open(tenant, Place::events(run_id, row.first), row.body).await?;
         let stored = StoredRow { body: &body, ..row };
-        let mut events = stored.events(run_id);
+        let before = self.events.last().map(|recorded| recorded.at);
+        self.is_undated |= before.is_none() && stored.time().is_none();
+        let mut events = stored.events(run_id, before.unwrap_or(Timestamp::from_micros(0)));
         let mut n_bytes = row.body.len();
         if let (Some(ids), Some(first)) = (stored.shared_ids(), events.first_mut()) {
             let shared = input_lists::read(sealing, tenant, run_id, &ids).await?;
@@ -134,6 +146,17 @@ impl Page {
         }
         self.add_events(events, n_bytes);
         Ok(())
+    }
+
+    /// Sets the time of the first events, if nothing tells it.
+    fn date(&mut self, at: Timestamp) {
+        if !std::mem::take(&mut self.is_undated) {
+            return;
+        }
+        let undated = |recorded: &&mut Arc<RecordedEvent>| recorded.at == Timestamp::from_micros(0);
+        for recorded in self.events.iter_mut().take_while(undated) {
+            Arc::make_mut(recorded).at = at;
+        }
     }
 
     /// Adds the events of a row of `bytes` bytes.
@@ -214,6 +237,7 @@ async fn grown_one_by_one(
             let tenant = TenantId::from(row.text(5)?);
             page.add(sealing, &tenant, run_id, stored_row(&row)?).await?;
         }
+        page.date(now());
         if !page.events.is_empty() {
             grown.push((run_id.clone(), page));
         }
@@ -254,6 +278,9 @@ async fn grown_together(
         let (kind, call, body) = (kind.as_str(), call.as_deref(), body.as_str());
         let row = StoredRow { first, last, kind, call, body };
         page.add(sealing, &TenantId::new(tenant), run_id, row).await?;
+    }
+    for (_, page) in &mut grown {
+        page.date(now());
     }
     Ok(grown)
 }

@@ -264,11 +264,12 @@ pub(crate) struct StoredRow<'a> {
 }
 
 impl StoredRow<'_> {
-    /// Decodes the events of the row. Substitutes them if the row is unreadable.
-    pub(crate) fn events(&self, run_id: &RunId) -> Vec<Arc<RecordedEvent>> {
+    /// Decodes the events of the row. Substitutes them if the row is unreadable; `before` is the
+    /// time of what comes before them, in case the row does not tell its own.
+    pub(crate) fn events(&self, run_id: &RunId, before: Timestamp) -> Vec<Arc<RecordedEvent>> {
         self.decoded(run_id).unwrap_or_else(|error| {
             tracing::error!(%run_id, seq = self.first, %error, "unreadable journal row");
-            let (at, seqs) = (self.time(), self.first..=self.last);
+            let (at, seqs) = (self.time().unwrap_or(before), self.first..=self.last);
             let recorded = |seq| {
                 let (seq, event) = (Seq(seq), self.substitute());
                 Arc::new(RecordedEvent { run_id: run_id.clone(), seq, at, event })
@@ -277,11 +278,11 @@ impl StoredRow<'_> {
         })
     }
 
-    /// Returns the timestamp of an unreadable row's first event.
-    fn time(&self) -> Timestamp {
-        let body = self.body.strip_prefix("{\"at\":").unwrap_or(self.body);
-        let digits = body.trim_start_matches('[').split(',').next().unwrap_or_default();
-        Timestamp::from_micros(digits.parse().unwrap_or_default())
+    /// Returns the timestamp of the first event, also of an unreadable row, if it can be read.
+    pub(crate) fn time(&self) -> Option<Timestamp> {
+        let body = self.body.strip_prefix("{\"at\":").or_else(|| self.body.strip_prefix("[["));
+        let (digits, _) = body?.split_once(',')?;
+        digits.parse().ok().map(Timestamp::from_micros)
     }
 
     /// Returns where the long parts of the request are, if this is the first row of a run and they

@@ -101,7 +101,7 @@ fn merged_deltas_come_back_as_they_were() {
     let sizes: Vec<i64> = rows.iter().map(|row| row.last - row.first + 1).collect();
     assert_eq!(sizes, [512, 512, 76]);
     let damaged = StoredRow { body: rows[0].body.trim_end_matches('}'), ..stored(&rows[0]) };
-    let substitutes = damaged.events(&run_id);
+    let substitutes = damaged.events(&run_id, Timestamp::from_micros(0));
     assert_eq!((substitutes.len(), substitutes[0].at), (512, short[0].at));
 }
 
@@ -195,7 +195,7 @@ fn a_row_that_cannot_be_read_has_a_substitute() {
         .flat_map(|row| {
             let deep = format!("{}{}", &row.body[..row.body.len() - 2], ",1]]");
             assert!(StoredRow { body: &deep, ..stored(row) }.decoded(&run_id).is_err());
-            StoredRow { body: &deep, ..stored(row) }.events(&run_id)
+            StoredRow { body: &deep, ..stored(row) }.events(&run_id, Timestamp::from_micros(0))
         })
         .collect();
     let at: Vec<(Seq, Timestamp)> = substitutes.iter().map(|event| (event.seq, event.at)).collect();
@@ -211,8 +211,11 @@ fn a_row_that_cannot_be_read_has_a_substitute() {
     assert_eq!(*outcome, RunOutcome::Failed { failure: Failure::journal_unreadable() });
     // A row of deltas has as many substitutes as events.
     let deltas = to_rows(&[text(1, "msg_1", "one"), text(2, "msg_1", "two")]).unwrap();
-    let events = StoredRow { body: "?", ..stored(&deltas[0]) }.events(&run_id);
+    let events =
+        StoredRow { body: "?", ..stored(&deltas[0]) }.events(&run_id, Timestamp::from_micros(7));
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [Seq(1), Seq(2)]);
+    // It does not tell its time, so it is that of what comes before.
+    assert!(events.iter().all(|event| event.at == Timestamp::from_micros(7)));
 }
 
 /// A tool that reports NaN as progress must not make its run unreadable.

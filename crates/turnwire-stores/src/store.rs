@@ -407,7 +407,7 @@ async fn compaction_loop(store: Weak<Inner>) {
     }
 }
 
-fn refused(cause: DatabaseError) -> OpenError {
+pub(crate) fn refused(cause: DatabaseError) -> OpenError {
     OpenError::Refused(cause.to_string())
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A lease belongs to a worker, not to a run: one row is renewed for ten thousand runs.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -13,12 +13,15 @@ use turnwire_contract::{
 };
 
 use crate::{
-    Result, Store,
-    database::{DatabaseError, Dialect, Row, Value, values},
+    OpenError, Result, Store, StoreOptions,
+    database::{
+        Database, DatabaseError, Dialect, PostgresDatabase, Row, SqliteDatabase, Value, values,
+    },
     deletion::{self, run_key},
     failures::{decode, encode},
     heartbeats::{FORMAT, FORMAT_OF_ALL},
     sealing::Place,
+    store::refused,
 };
 
 /// Heartbeats between deletions of dead workers.
@@ -26,6 +29,15 @@ const HEARTBEATS_BETWEEN_SWEEPS: u64 = 100;
 
 /// A worker is deleted an hour after its lease expired.
 const DEAD_FOR_MICROS: i64 = -60 * 60 * 1_000_000;
+
+/// How long a death without an explanation counts against the runs of the worker: ten minutes.
+const SUSPECTED_FOR_MICROS: &str = "600000000";
+
+/// A run that killed its worker waits for 1 s, 2 s, and so on, doubled at most this often.
+const MAX_PAUSE: u32 = 4;
+
+/// A suspect is on probation for 1 s, 2 s, and so on, doubled at most this often: about a minute.
+const MAX_PROBATION: u32 = 6;
 
 #[async_trait]
 impl Leases for Store {
@@ -63,9 +75,21 @@ impl Leases for Store {
         let (database, lease) = (&self.0.database, self.0.options.lease);
         let steady = self.0.heartbeats.are_steady(Instant::now(), lease);
         let values = values![&self.0.worker, most, steady];
-        let claimed = database.query(&claim_sql(database.dialect()), &values).await?;
+        let sql = claim_sql(database.dialect(), Claimed::Unsuspected);
+        let claimed = database.query(&sql, &values).await?;
         let abandoned = |row: &Row| abandoned(row, lease);
-        Ok(claimed.iter().map(abandoned).collect::<Result<_, _>>()?)
+        let mut claimed = claimed.iter().map(abandoned).collect::<Result<Vec<_>, _>>()?;
+        if claimed.len() < most {
+            claimed.extend(self.claim_suspect(steady).await?);
+        }
+        Ok(claimed)
+    }
+
+    async fn end_probation(&self, run_id: &RunId) -> Result<()> {
+        let sql = "update workers set suspect = null where id = $1 and suspect = $2";
+        let values = values![&self.0.worker, run_id.as_str()];
+        self.0.database.query(sql, &values).await?;
+        Ok(())
     }
 
     async fn release(&self, run_id: &RunId) -> Result<()> {
@@ -198,6 +222,41 @@ impl Commands for Store {
 }
 
 impl Store {
+    /// Records that the death of `worker`, which is about to come, is to be blamed on this run.
+    /// With a connection of its own: the runtime of the store may be blocked.
+    pub async fn blame(
+        options: &StoreOptions,
+        worker: &str,
+        run_id: &RunId,
+    ) -> Result<(), OpenError> {
+        let url = options.url.as_str();
+        let database: Arc<dyn Database> = match url.split_once("://") {
+            Some(("sqlite", path)) => {
+                Arc::new(SqliteDatabase::open(path.as_ref()).await.map_err(refused)?)
+            }
+            _ => Arc::new(PostgresDatabase::open(url, 1).await.map_err(refused)?),
+        };
+        blame(database.as_ref(), worker, run_id).await.map_err(refused)
+    }
+
+    /// Claims one suspect, if this worker has none.
+    async fn claim_suspect(&self, steady: bool) -> Result<Option<AbandonedRun>> {
+        let database = &self.0.database;
+        let sql = claim_sql(database.dialect(), Claimed::Suspects);
+        let values = values![&self.0.worker, 1_usize, steady];
+        let claimed = database.query(&sql, &values).await?;
+        let Some(row) = claimed.first() else { return Ok(None) };
+        let mut suspect = abandoned(row, self.0.options.lease)?;
+        let n_suspicions = u32::try_from(row.integer(6)?).unwrap_or(u32::MAX);
+        // Before anything of the run is executed. If it fails, another death is needed.
+        let named = blame(database.as_ref(), &self.0.worker, &suspect.run_id).await;
+        if let Err(error) = named {
+            warn!(%error, run_id = %suspect.run_id, "suspect not recorded");
+        }
+        suspect.probation = Some(probation(n_suspicions, suspect.n_blamed));
+        Ok(Some(suspect))
+    }
+
     async fn delete_dead_workers(&self) -> Result<()> {
         let long_ago = self.0.database.dialect().later("$1");
         let sql = format!("delete from workers where lease_until < {long_ago}");
@@ -283,9 +342,43 @@ impl Store {
     }
 }
 
+/// Which runs of dead workers to claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claimed {
+    /// Those that did not kill their worker, as far as anybody knows.
+    Unsuspected,
+    /// Those that may have. A worker claims one if it has none, least blamed first.
+    Suspects,
+}
+
 /// Claims runs of dead workers. It first skips through the worker names in the index, so that the
 /// number of runs of live workers does not matter.
-fn claim_sql(dialect: &Dialect) -> String {
+///
+/// A run is a suspect if its worker named it so, or if nothing explains the death of the worker and
+/// the run has lost another one in the same way. A run that was released stays what it was. One
+/// that is to blame waits, longer each time, so that its neighbours have time to go on.
+fn claim_sql(dialect: &Dialect, which: Claimed) -> String {
+    let now = dialect.now;
+    let recent = format!("(case when r.suspected_until > {now} then r.n_suspicions else 0 end)");
+    let is_suspect = format!(
+        "(gone.suspect = r.id or gone.suspect is null
+             and {recent} >= case when gone.worker = '' then 2 else 1 end)"
+    );
+    let (which, may_claim, order) = match which {
+        Claimed::Unsuspected => (format!("{is_suspect} is not true"), "", ""),
+        Claimed::Suspects => (
+            format!(
+                "{is_suspect} and (gone.lease_until is null or gone.suspect is null
+                     or {until} + (1000000 << case when r.n_blamed > {MAX_PAUSE}
+                         then {MAX_PAUSE} else r.n_blamed end) <= {now_micros})",
+                until = dialect.micros("gone.lease_until"),
+                now_micros = dialect.micros(now),
+            ),
+            " and not exists (select 1 from workers me join runs s on s.id = me.suspect
+                 where me.id = $1 and s.worker = $1 and s.state = 'active')",
+            "r.n_blamed + case when gone.suspect = r.id then 1 else 0 end, r.n_suspicions desc, ",
+        ),
+    };
     format!(
         "with picked as materialized (
              with recursive at_work (worker) as (
@@ -295,23 +388,37 @@ fn claim_sql(dialect: &Dialect) -> String {
                          where r.state = 'active' and r.worker > at_work.worker)
                  from at_work where at_work.worker is not null
              ), gone as (
-                 select worker from at_work
-                 where worker is not null and ($3 = 1 or worker = '') and not exists
-                     (select 1 from workers where id = worker and lease_until > {now})
+                 select at_work.worker, w.suspect, w.lease_until
+                 from at_work left join workers w on w.id = at_work.worker
+                 where at_work.worker is not null and ($3 = 1 or at_work.worker = '')
+                     and (w.lease_until is null or w.lease_until <= {now})
              )
-             select r.id, (select {heard} from workers w where w.id = gone.worker) as lease_until
+             select r.id, {heard} as lease_until,
+                 case when gone.suspect = r.id then 1 else 0 end as is_to_blame,
+                 case when gone.worker = '' or gone.suspect is not null then null
+                      else {recent} + 1 end as n_suspicions
              from gone{runs_of_gone}
-             where exists (select 1 from workers where id = $1 and lease_until > {now})
-             limit $2
+             where exists (select 1 from workers where id = $1 and lease_until > {now}){may_claim}
+             {sorted} limit $2
          )
          update runs set worker = $1, previous_lease_until = picked.lease_until,
              n_deaths = n_deaths + case when runs.worker = '' then 0 else 1 end,
+             n_blamed = n_blamed + picked.is_to_blame,
+             n_suspicions = coalesce(picked.n_suspicions, runs.n_suspicions),
+             suspected_until = case when picked.n_suspicions is null then runs.suspected_until
+                 else {expiry} end,
              n_failed_takeovers = case when runs.worker = '' then n_failed_takeovers else 0 end
          from picked where runs.id = picked.id
-         returning tenant, runs.id, n_deaths, n_failed_takeovers, previous_lease_until",
-        now = dialect.now,
-        heard = dialect.micros("w.lease_until"),
-        runs_of_gone = dialect.runs_of_gone,
+         returning tenant, runs.id, n_deaths, n_failed_takeovers, previous_lease_until, n_blamed,
+             runs.n_suspicions",
+        heard = dialect.micros("gone.lease_until"),
+        runs_of_gone = dialect.runs_of_gone.replace("{which}", &which).replace("{order}", order),
+        sorted = if order.is_empty() {
+            String::new()
+        } else {
+            format!("order by {}", order.trim_end_matches(", "))
+        },
+        expiry = dialect.later(SUSPECTED_FOR_MICROS),
     )
 }
 
@@ -322,11 +429,26 @@ fn abandoned(row: &Row, lease: Duration) -> Result<AbandonedRun, DatabaseError> 
         tenant: TenantId::from(row.text(0)?),
         run_id: RunId::from(row.text(1)?),
         n_deaths: count(2)?,
+        n_blamed: count(5)?,
+        probation: None,
         n_failed_takeovers: count(3)?,
         last_heard: row
             .optional_integer(4)?
             .map(|lease_until| Timestamp::from_micros(lease_until - micros(lease))),
     })
+}
+
+/// How long a run is a suspect after its takeover: each time longer, so that one is found that takes
+/// a while to kill its worker.
+fn probation(n_suspicions: u32, n_blamed: u32) -> Duration {
+    let n_times = n_suspicions.saturating_sub(2).saturating_add(n_blamed);
+    Duration::from_secs(1 << n_times.min(MAX_PROBATION))
+}
+
+/// Records that the death of a worker is to be blamed on this run.
+async fn blame(database: &dyn Database, worker: &str, run_id: &RunId) -> Result<(), DatabaseError> {
+    let sql = "update workers set suspect = $2 where id = $1";
+    database.query(sql, &values![worker, run_id.as_str()]).await.map(drop)
 }
 
 /// Converts a duration to microseconds.

@@ -24,7 +24,7 @@ use turnwire_contract::{
 };
 use turnwire_stores::{Store, StoreOptions};
 use turnwire_testkit::services::postgres_url;
-use turnwire_tools::{DefaultAnalyzer, Embeddings, EmbeddingsOptions, Indexer};
+use turnwire_tools::{DefaultAnalyzer, DocumentReader, Embeddings, EmbeddingsOptions, Indexer};
 
 /// How many passages are looked at.
 const FIRST: usize = 5;
@@ -38,10 +38,6 @@ struct OneEyed {
 
 #[async_trait]
 impl TextAnalyzer for OneEyed {
-    fn words(&self, text: &str) -> Vec<String> {
-        self.reader.words(text)
-    }
-
     fn asked(&self, question: &str) -> Vec<String> {
         if self.words { self.reader.asked(question) } else { Vec::new() }
     }
@@ -161,7 +157,8 @@ async fn measure<L: Library + IndexQueue + 'static>(
 ) {
     let whole: Arc<dyn TextAnalyzer> = reader(true, true);
     let library = make(whole.clone()).await;
-    let id = fill(&*library, &Indexer::new(library.clone(), whole, None)).await;
+    let id =
+        fill(&*library, &Indexer::new(library.clone(), whole, DocumentReader::in_process())).await;
     let by_words = make(reader(true, false)).await;
     let by_meaning = make(reader(false, true)).await;
     judge(kind, &id, [&*by_words, &*by_meaning, &*library]).await;

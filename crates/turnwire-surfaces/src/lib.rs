@@ -21,8 +21,8 @@
 //! * [`budget_question`] says why a person is asked about a budget;
 //! * [`preview`] shortens results and arguments the same way everywhere, [`words`] has the
 //!   sentences about running tools, [`partial_json`] parses arguments while they are generated,
-//!   [`mod@clean`] removes terminal control sequences from a text, and [`mod@wire_json`] keeps JSON
-//!   on one line.
+//!   [`mod@clean`] removes terminal control sequences from a text, [`visible`] shows invisible
+//!   characters as what they are, and [`mod@wire_json`] keeps JSON on one line.
 //!
 //! Nothing in this crate does I/O, reads a clock or knows a runtime.
 
@@ -53,6 +53,7 @@ pub mod responses;
 pub mod transcript;
 mod unescape;
 pub mod usage_note;
+pub mod visible;
 pub mod wire_json;
 pub mod words;
 pub mod ws_chat;

@@ -5,6 +5,8 @@
 //! of rows by call ID; one that does not prints [`TranscriptFrame::plain_line`]. Drawing, colors
 //! and widths are left to the terminal code.
 
+use std::mem;
+
 use turnwire_contract::{
     CallId, DiscoveryOutcome, Event, RecordedEvent, RunOutcome, Timestamp, ToolOutcome, Usage,
     any_event,
@@ -13,7 +15,8 @@ use turnwire_contract::{
 use crate::{
     Projection,
     calls::{Call, CallBook, CallEvent},
-    clean::{Cleaner, clean},
+    clean::Cleaner,
+    visible::{exact, in_order},
     words,
 };
 
@@ -175,6 +178,8 @@ pub struct Transcript {
     in_line: bool,
     /// Whether the next text belongs to another turn and needs a line of its own.
     needs_break: bool,
+    /// Whether the event before was damaged.
+    is_damaged: bool,
 }
 
 impl Transcript {
@@ -189,7 +194,7 @@ impl Transcript {
             return Vec::new();
         }
         let mut frames = Vec::with_capacity(1);
-        if std::mem::take(&mut self.needs_break) {
+        if mem::take(&mut self.needs_break) {
             frames.push(TranscriptFrame::Text("\n".to_owned()));
         }
         self.in_line = !text.ends_with('\n');
@@ -202,6 +207,7 @@ impl Transcript {
         let noted = call.and_then(|call| {
             let note = words::tool_note(call, &recorded.event, recorded.at)?;
             let (call_id, title, label) = facts(call);
+            let note = in_order(&note).into_owned();
             Some(TranscriptFrame::ToolNoted { call_id, title, label, note })
         });
         noted.into_iter().collect()
@@ -224,7 +230,7 @@ impl Transcript {
         let mark = Mark::of(outcome);
         let (call_id, title, label) = facts(call);
         let duration_ms = call.started.map(|_| duration_ms);
-        let detail = words::call_outcome(outcome);
+        let detail = in_order(&words::call_outcome(outcome)).into_owned();
         self.totals.n_tools += 1;
         self.totals.n_failed += u32::from(matches!(mark, Mark::Failed | Mark::Unknown));
         frames.push(TranscriptFrame::ToolEnded {
@@ -245,7 +251,7 @@ impl Transcript {
             n_tokens: usage.input_tokens + usage.output_tokens,
             ..self.totals
         };
-        let words = words::run_outcome(outcome);
+        let words = in_order(&words::run_outcome(outcome)).into_owned();
         TranscriptFrame::Ended { outcome: outcome.clone(), words, totals }
     }
 }
@@ -255,7 +261,12 @@ impl Projection for Transcript {
 
     fn project(&mut self, recorded: &RecordedEvent) -> Vec<TranscriptFrame> {
         let event = self.book.note(recorded);
+        let was_damaged = mem::replace(&mut self.is_damaged, recorded.event.is_unreadable());
         match &recorded.event {
+            // A damaged row has many events.
+            Event::Unknown(_) if self.is_damaged && !was_damaged => {
+                notice("a part of the journal of this run is damaged and cannot be read")
+            }
             Event::RunStarted => {
                 self.started_at = Some(recorded.at);
                 Vec::new()
@@ -317,7 +328,8 @@ fn tool_began(call: &Call) -> TranscriptFrame {
 
 /// The fields that every tool frame repeats.
 fn facts(call: &Call) -> (CallId, String, String) {
-    (call.call_id.clone(), clean(&call.title()).into_owned(), call.label().into_owned())
+    let (title, label) = (call.title(), call.label());
+    (call.call_id.clone(), exact(&title).into_owned(), exact(&label).into_owned())
 }
 
 fn subject(title: &str, label: &str) -> String {
@@ -325,7 +337,7 @@ fn subject(title: &str, label: &str) -> String {
 }
 
 fn notice(text: &str) -> Vec<TranscriptFrame> {
-    vec![TranscriptFrame::Notice(clean(text).into_owned())]
+    vec![TranscriptFrame::Notice(exact(text).into_owned())]
 }
 
 #[cfg(test)]

@@ -423,6 +423,10 @@ impl<S: Leases, W: Watcher> Leases for Forwarding<S, W> {
         answer
     }
 
+    async fn end_probation(&self, run_id: &RunId) -> Result<(), StoreError> {
+        self.around("end_probation", self.store.end_probation(run_id)).await
+    }
+
     async fn release(&self, run_id: &RunId) -> Result<(), StoreError> {
         self.around("release", self.store.release(run_id)).await
     }

@@ -21,11 +21,10 @@ use turnwire_contract::{
     Effect, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
     TraceContext, partial_debug,
 };
-use turnwire_http::chain;
+use turnwire_http::{ReadError, chain, read_at_most};
 
 use crate::{
     Result,
-    answer::{ReadError, read_at_most},
     secret::{Secret, is_secret_name},
 };
 

@@ -6,6 +6,7 @@
 use std::{
     fs,
     io::{self, IsTerminal, Read},
+    iter,
     time::Duration,
 };
 
@@ -19,7 +20,7 @@ use reqwest::{
 use serde_json::{Value, json};
 use sse_stream::SseStream;
 use tokio::time::Instant;
-use turnwire_http::chain;
+use turnwire_http::{EventSize, chain, read_at_most};
 use turnwire_surfaces::{
     CheckOptions, Checker,
     check::{Finding, Level, Report},
@@ -38,8 +39,14 @@ use crate::{
 
 /// Default variable for the key of `--ask`.
 const USUAL_KEY: &str = "OPENAI_API_KEY";
-/// Maximum size of a stream in bytes.
+/// Maximum size of a list of events in JSON, which is read as a whole.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
+/// Maximum size of one event of a stream.
+const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
+/// A recording is read in pieces of this size.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Maximum number of bytes of an error response that are read.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
 /// Maximum number of characters of an error response that are printed.
 const MAX_ERROR_CHARS: usize = 300;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,44 +81,92 @@ fn read(arguments: &CheckArguments, environment: &Environment) -> Result<Report>
         return Err(Problem::usage(format!("{flag}: `{}` is not an address", arguments.source))
             .hint("an address begins with http:// or https://"));
     }
-    let text = text_of(&arguments.source)?;
-    runtime.block_on(read_text(&text, arguments.resumed))
+    let pieces = recording(&arguments.source)?;
+    runtime.block_on(read_recording(pieces, arguments.resumed))
 }
 
-fn text_of(source: &str) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if source == "-" {
-        let read = io::stdin().lock().read_to_end(&mut bytes);
-        read.map_err(|error| Problem::usage(format!("standard input cannot be read: {error}")))?;
-        return Ok(bytes);
-    }
-    fs::read(source).map_err(|error| {
-        Problem::usage(format!("{source} cannot be read: {error}"))
-            .hint("name a file, an address that begins with http:// or https://, or - for stdin")
-    })
+/// Opens a recording. Its pieces are read when they are asked for.
+fn recording(source: &str) -> Result<impl Iterator<Item = io::Result<Bytes>> + use<>> {
+    let mut reader: Box<dyn Read> = if source == "-" {
+        Box::new(io::stdin())
+    } else {
+        let file = fs::File::open(source).map_err(|error| {
+            Problem::usage(format!("{source} cannot be read: {error}")).hint(
+                "name a file, an address that begins with http:// or https://, or - for stdin",
+            )
+        })?;
+        Box::new(file)
+    };
+    let name = if source == "-" { "standard input".to_owned() } else { source.to_owned() };
+    Ok(iter::from_fn(move || {
+        let mut piece = vec![0; PIECE_BYTES];
+        let read = loop {
+            match reader.read(&mut piece) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        match read {
+            Ok(0) => None,
+            Ok(n_bytes) => {
+                piece.truncate(n_bytes);
+                Some(Ok(piece.into()))
+            }
+            Err(error) => Some(Err(io::Error::other(format!("{name} cannot be read: {error}")))),
+        }
+    }))
 }
 
-/// Checks a recorded stream in any of the three formats.
-async fn read_text(bytes: &[u8], is_resumed: bool) -> Result<Report> {
-    let text = String::from_utf8_lossy(bytes);
-    let text = text.trim_start_matches('\u{feff}').trim();
-    let options = CheckOptions { is_resumed, is_sse: false };
-    match text.chars().next() {
-        Some('[' | '{') => {
-            let mut checker = Checker::new(options);
-            read_json(text, &mut checker);
-            Ok(checker.finish())
+/// Checks a recorded stream in any of the three formats. Events are checked while they are read,
+/// JSON when it is whole.
+async fn read_recording(
+    mut pieces: impl Iterator<Item = io::Result<Bytes>>,
+    is_resumed: bool,
+) -> Result<Report> {
+    let unread = |error: io::Error| Problem::usage(error.to_string());
+    let mut start = Vec::new();
+    // Up to the first character that is no space, and no mark of the byte order.
+    let first = loop {
+        let text = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&start);
+        let text = text.trim_ascii_start();
+        if let Some(first) = text.first() {
+            let first = *first;
+            start = text.to_vec();
+            break first;
         }
-        Some(_) => {
-            // A recording may lack the blank line after its last event.
-            let whole = Bytes::from(format!("{text}\n\n"));
-            let pieces = stream::iter([Ok::<_, io::Error>(whole)]);
-            let mut checker = Checker::new(CheckOptions { is_sse: true, ..options });
-            read_events(pieces, &mut checker).await?;
-            Ok(checker.finish())
+        let Some(piece) = pieces.next() else {
+            return Ok(Checker::new(CheckOptions { is_resumed, is_sse: false }).finish());
+        };
+        start.extend_from_slice(&piece.map_err(unread)?);
+        if start.len() > MAX_EVENT_BYTES {
+            return Err(Problem::usage("the stream begins with more than 16 MiB of spaces"));
         }
-        None => Ok(Checker::new(options).finish()),
+    };
+    if !matches!(first, b'[' | b'{') {
+        let start = iter::once(Ok(Bytes::from(start)));
+        // A recording may lack the blank line after its last event.
+        let end = iter::once(Ok(Bytes::from_static(b"\n\n")));
+        let mut checker = Checker::new(CheckOptions { is_resumed, is_sse: true });
+        read_events(stream::iter(start.chain(pieces).chain(end)), &mut checker).await?;
+        return Ok(checker.finish());
     }
+    for piece in pieces {
+        start.extend_from_slice(&piece.map_err(unread)?);
+        if start.len() > MAX_BYTES {
+            return Err(Problem::usage(
+                "events in JSON are read up to 256 MiB, and this is longer",
+            )
+            .hint("record the stream as it is sent, as server-sent events"));
+        }
+    }
+    Ok(read_text(&start, is_resumed))
+}
+
+/// Checks events in JSON.
+fn read_text(bytes: &[u8], is_resumed: bool) -> Report {
+    let mut checker = Checker::new(CheckOptions { is_resumed, is_sse: false });
+    read_json(String::from_utf8_lossy(bytes).trim(), &mut checker);
+    checker.finish()
 }
 
 /// Checks a list of events, one event, or one event per line.
@@ -134,7 +189,7 @@ fn read_data(name: Option<&str>, data: &str, checker: &mut Checker) {
     }
 }
 
-/// Checks server-sent events as they arrive.
+/// Checks server-sent events as they arrive. There may be any number of them.
 async fn read_events<E>(
     pieces: impl Stream<Item = Result<Bytes, E>>,
     checker: &mut Checker,
@@ -142,6 +197,14 @@ async fn read_events<E>(
 where
     E: std::error::Error + Send + Sync + 'static,
 {
+    let mut size = EventSize::default();
+    let pieces = pieces.map(move |piece| {
+        let piece = piece.map_err(|error| io::Error::other(chain(&error)))?;
+        if size.add(&piece) > MAX_EVENT_BYTES {
+            return Err(io::Error::other("an event has more than 16 MiB"));
+        }
+        Ok(piece)
+    });
     let mut events = Box::pin(SseStream::from_bytes_stream(pieces));
     while let Some(event) = events.next().await {
         match event {
@@ -173,15 +236,9 @@ async fn read_address(arguments: &CheckArguments, environment: &Environment) -> 
     };
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let is_json = kind.is_some_and(|kind| kind.contains("json"));
-    let mut n_bytes = 0;
-    let pieces = response.bytes_stream().map(move |piece| {
-        let piece = piece.map_err(|error| io::Error::other(chain(&error.without_url())))?;
-        n_bytes += piece.len();
-        if n_bytes > MAX_BYTES {
-            return Err(io::Error::other("it is too long to be a stream of a response"));
-        }
-        Ok(piece)
-    });
+    let pieces = response
+        .bytes_stream()
+        .map(|piece| piece.map_err(|error| io::Error::other(chain(&error.without_url()))));
     // Events received before an interrupt are checked as well.
     let patience = async {
         tokio::select! {
@@ -191,10 +248,16 @@ async fn read_address(arguments: &CheckArguments, environment: &Environment) -> 
     };
     let pieces = pieces.take_until(patience);
     if is_json {
-        let all: Vec<_> = pieces.collect().await;
-        let all: Result<Vec<Bytes>, io::Error> = all.into_iter().collect();
-        let all = all.map_err(|error| Problem::usage(format!("the answer broke off: {error}")))?;
-        return read_text(&all.concat(), arguments.resumed).await;
+        let mut all = Vec::new();
+        let mut pieces = Box::pin(pieces);
+        while let Some(piece) = pieces.next().await {
+            let broke_off = |error| Problem::usage(format!("the answer broke off: {error}"));
+            all.extend_from_slice(&piece.map_err(broke_off)?);
+            if all.len() > MAX_BYTES {
+                return Err(Problem::usage("the answer is too long to be a list of events"));
+            }
+        }
+        return Ok(read_text(&all, arguments.resumed));
     }
     let options = CheckOptions { is_resumed: arguments.resumed, is_sse: true };
     let mut checker = Checker::new(options);
@@ -228,8 +291,9 @@ async fn ask(arguments: &CheckArguments, headers: HeaderMap) -> Result<Response>
     if status.is_success() {
         return Ok(response);
     }
-    let page = response.text().await.unwrap_or_default();
-    let page: String = page.trim().chars().take(MAX_ERROR_CHARS).collect();
+    let page = read_at_most(response, MAX_ERROR_BYTES).await.unwrap_or_default();
+    let page: String =
+        String::from_utf8_lossy(&page).trim().chars().take(MAX_ERROR_CHARS).collect();
     let mut problem = Problem::usage(format!("{} answered {status}", arguments.source));
     problem.details.extend((!page.is_empty()).then_some(page));
     Err(problem)

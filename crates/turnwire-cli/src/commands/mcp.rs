@@ -13,7 +13,7 @@ use turnwire_contract::{
     CallId, CallLink, Effect, RunId, TenantId, Tool, ToolContext, ToolError, ToolNote, ToolOutput,
     ToolRequest, ToolServers, ToolSpec,
 };
-use turnwire_surfaces::{clean, wire_json_pretty};
+use turnwire_surfaces::{clean, visible, wire_json_pretty};
 use turnwire_tools::{LoginError, McpServerOptions, McpServers, McpTransport};
 
 use super::{output::print_line, watched::runtime};
@@ -323,8 +323,8 @@ fn worded(server: &ServerReport, paint: Paint) -> String {
         let effect = effect_word(tool.effect);
         let asks = if tool.needs_approval { "asks a person" } else { "asks nobody" };
         let first = tool.description.lines().next().unwrap_or_default();
-        let name = clean(&tool.name);
-        let description = paint.dim(&clean(first));
+        let name = visible::exact(&tool.name);
+        let description = paint.dim(&visible::in_order(first));
         lines.push(format!("  {name:width$}  {effect:10}  {asks:13}  {description}"));
     }
     lines.join("\n")

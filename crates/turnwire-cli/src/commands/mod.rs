@@ -14,7 +14,7 @@ pub(crate) mod login;
 pub(crate) mod mcp;
 mod on_store;
 mod output;
-pub(crate) mod read_pdf;
+pub(crate) mod read;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod serve;

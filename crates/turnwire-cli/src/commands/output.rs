@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use console::Term;
 use serde_json::Value;
-use turnwire_surfaces::{clean, wire_json_pretty};
+use turnwire_surfaces::{visible, wire_json_pretty};
 
 use crate::terminal::Paint;
 
@@ -47,7 +47,7 @@ pub(super) fn word<'a>(object: &'a Value, key: &str) -> &'a str {
 
 /// Text of a server on one line, without control characters.
 pub(super) fn one_line(text: &str) -> String {
-    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    visible::in_order(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A time as people read it, in UTC: `2026-11-16 16:05`.

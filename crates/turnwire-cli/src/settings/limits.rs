@@ -160,6 +160,12 @@ section! {
     max_runs_per_key: NonZeroUsize => server.admission.runs_per_key,
     /// Open requests, streams and WebSockets of one API key
     max_connections_per_key: NonZeroUsize => server.admission.connections_per_key,
+    /// Open requests and streams with one share link
+    max_readers_per_link: NonZeroUsize => server.admission.readers_per_link,
+    /// Open requests and streams with share links of one tenant
+    max_readers_per_tenant: NonZeroUsize => server.admission.readers_per_tenant,
+    /// Open requests and streams of one address with share links
+    max_readers_per_address: NonZeroUsize => server.admission.readers_per_address,
     // Limits on a request.
     /// Duration of a background run
     background_sec: NonZeroU64 => server.background_time,

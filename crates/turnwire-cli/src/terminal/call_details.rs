@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use turnwire_contract::{Event, RecordedEvent, ToolOutcome};
-use turnwire_surfaces::{Call, CallBook, clean};
+use turnwire_surfaces::{Call, CallBook, clean, visible::exact};
 
 /// What the lines of a value begin with.
 const MARGIN: &str = "    ";
@@ -32,10 +32,10 @@ impl CallDetails {
 
 fn described(call: &Call, outcome: &ToolOutcome) -> String {
     let arguments = call.raw_arguments().map(str::trim).filter(|text| !text.is_empty());
-    let arguments = indented(&pretty(arguments.unwrap_or("{}")));
+    let arguments = indented(&exact(&pretty(arguments.unwrap_or("{}"))));
     let ToolOutcome::Succeeded { output } = outcome else {
         let why = indented(&outcome.problem().unwrap_or_default());
-        return format!("  arguments of {}\n{arguments}\n  no result\n{why}", clean(&call.title()));
+        return format!("  arguments of {}\n{arguments}\n  no result\n{why}", exact(&call.title()));
     };
     let (n_shown, n_bytes) = (output.text.len(), output.total_bytes());
     let size = match &output.rest {
@@ -44,7 +44,7 @@ fn described(call: &Call, outcome: &ToolOutcome) -> String {
     };
     let text = if output.text.trim().is_empty() { "(no text)" } else { output.text.trim_end() };
     let (title, text) = (call.title(), indented(&pretty(text)));
-    format!("  arguments of {}\n{arguments}\n  result{size}\n{text}", clean(&title))
+    format!("  arguments of {}\n{arguments}\n  result{size}\n{text}", exact(&title))
 }
 
 /// JSON on several lines; any other text as it is.

@@ -6,7 +6,7 @@ use std::collections::{HashSet, VecDeque};
 use serde_json::Value;
 use turnwire::{ApprovalAnswer, CallId, Decision, Event, RecordedEvent};
 use turnwire_contract::{DiscoveryOutcome, Effect, InputId, Reply, ToolClaims, ToolSpec};
-use turnwire_surfaces::{Call, CallBook, clean, words};
+use turnwire_surfaces::{Call, CallBook, visible, words};
 
 use super::{
     BY,
@@ -411,7 +411,8 @@ impl Asker {
         let text =
             if self.has_editor { "" } else { "  the arguments, as JSON on one line: " }.to_owned();
         self.n_requests += 1;
-        let request = Request::Edited(self.n_requests, pretty.unwrap_or(arguments));
+        let request =
+            Request::Edited(self.n_requests, visible::exact_json(&pretty.unwrap_or(arguments)));
         self.put(request, text, updates);
     }
 
@@ -452,7 +453,7 @@ impl Asker {
 
     fn title(&self, call_id: &CallId) -> String {
         let title = self.calls.get(call_id).map(Call::title);
-        clean(&title.unwrap_or_else(|| call_id.to_string())).into_owned()
+        visible::exact(&title.unwrap_or_else(|| call_id.to_string())).into_owned()
     }
 
     fn arguments(&self, call_id: &CallId) -> String {
@@ -492,10 +493,10 @@ fn claimed(claims: ToolClaims) -> String {
     format!(" ({}, its server says)", words.join(", "))
 }
 
-/// Truncates untrusted text and removes escape sequences.
+/// Shows untrusted text as what it is, on one line, and truncates it.
 fn shown(text: &str) -> String {
-    let cleaned = clean(text).replace(['\n', '\r'], " ");
-    let Some((end, _)) = cleaned.char_indices().nth(MAX_SHOWN) else { return cleaned };
-    let (beginning, _) = cleaned.split_at(end);
+    let exact = visible::exact(text).replace(['\n', '\r'], " ");
+    let Some((end, _)) = exact.char_indices().nth(MAX_SHOWN) else { return exact };
+    let (beginning, _) = exact.split_at(end);
     format!("{beginning}… ({} bytes, e shows them all)", text.len())
 }

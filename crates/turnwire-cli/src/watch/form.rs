@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 use turnwire_contract::Reply;
-use turnwire_surfaces::clean;
+use turnwire_surfaces::visible;
 
 const DECLINE: &str = "/decline";
 const DISMISS: &str = "/cancel";
@@ -171,7 +171,7 @@ impl Field {
             None => {}
         }
         // The schema comes from the tool's server.
-        format!("{}: ", clean(&prompt).replace('\r', " "))
+        format!("{}: ", visible::exact(&prompt).replace('\r', " "))
     }
 
     /// The value of a line; nothing if the field is left out.

@@ -137,6 +137,49 @@ fn a_budget_asks_and_says_why() {
     }
 }
 
+/// A22: what a person decides on is shown as what it is. No character that is not seen, or that
+/// changes the order of others, reaches the terminal; an editor gets the same arguments.
+#[test]
+fn nothing_is_hidden_in_what_a_person_decides_on() {
+    let hidden = "alice\u{202e}gro.rekcatta\u{202c}\u{200b}\u{2066}c\u{2069}\u{e0041}\u{feff}";
+    let shown = r"alice\u{202e}gro.rekcatta\u{202c}\u{200b}\u{2066}c\u{2069}\u{e0041}\u{feff}";
+    let server = Server::new();
+    let file = "[approvals]\nonce = \"always\"\n[functions.pay]\ndescription = \"Pays.\"\n\
+                method = \"POST\"\nurl = \"http://127.0.0.1:1/\"\n";
+    let world = World::new().with("OPENAI_BASE_URL", &server.url());
+    let world = world.with_file("turnwire.toml", file).with("PATH", "/usr/bin:/bin");
+    let edited = world.path().join("edited");
+    let editor = world.path().join("editor");
+    let script = format!("#!/bin/sh\ncp \"$1\" {}\n", edited.display());
+    std::fs::write(&editor, script).unwrap();
+    std::fs::set_permissions(&editor, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let world = world.with("EDITOR", editor.to_str().unwrap());
+    let mut terminal = Terminal::start_sized(&world, TURNWIRE, &["run", "Pay."], 200);
+    let arguments = json!({ "body": { "to": hidden }, "path": hidden });
+    let mut question = server.question();
+    question.begin();
+    question.call_with("pay", &arguments.to_string());
+    terminal.answer(CHOICES, "e\r");
+    let mut last = server.question();
+    let messages = last.body["messages"].clone();
+    last.begin();
+    // The same characters may be part of what people write.
+    last.say("\u{5e9}\u{200f} \u{6cc}\u{200c}\u{645}.");
+    last.end();
+    let (bytes, code) = terminal.finish();
+    assert_eq!(code, 0);
+    let (before, answer) = std::str::from_utf8(&bytes).unwrap().rsplit_once('\u{5e9}').unwrap();
+    let is_hidden = |character: &char| hidden.contains(*character) && !character.is_ascii();
+    assert_eq!(before.chars().filter(is_hidden).collect::<Vec<_>>(), [' '; 0], "{before}");
+    assert!(before.contains(shown), "{before}");
+    assert!(answer.starts_with("\u{200f} \u{6cc}\u{200c}\u{645}."), "{answer:?}");
+    let edited = std::fs::read_to_string(edited).unwrap();
+    assert!(edited.is_ascii(), "{edited}");
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&edited).unwrap(), arguments);
+    let sent = messages[1]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(sent).unwrap(), arguments, "{messages}");
+}
+
 /// A7: the person may change the arguments, in an editor or by hand; what does not fit is asked for
 /// again.
 #[test]

@@ -74,6 +74,20 @@ fn a_recorded_stream_is_read_in_every_shape() {
     check_fine(&Done { code: output.status.code(), stdout, stderr });
 }
 
+/// One event has at most 16 MiB. A recording may have any number of them.
+#[test]
+fn an_event_has_a_limit_and_a_recording_has_none() {
+    const MIB: usize = 1024 * 1024;
+    let comments = format!(": {}\n\n", "x".repeat(MIB)).repeat(20);
+    let world = World::new()
+        .with_file("long.sse", &format!("{comments}{}", sse(&recorded())))
+        .with_file("large.sse", &format!("data: {}\n\n", "x".repeat(17 * MIB)));
+    check_fine(&world.run(&["check", "long.sse"]));
+    let done = world.run(&["check", "large.sse"]);
+    assert_eq!(done.stdout, "");
+    assert!(done.stderr.contains("an event has more than 16 MiB"), "{}", done.stderr);
+}
+
 #[test]
 fn faults_are_1_and_each_has_its_line() {
     let world = World::new().with_file("stream.sse", &sse(&spoilt()));

@@ -33,6 +33,6 @@ fn the_man_page_has_every_command() {
         let text = std::fs::read_to_string(world.path().join(page)).expect(page);
         assert!(text.contains(".SH SYNOPSIS"), "{page}");
     }
-    assert!(!world.path().join("turnwire-read-pdf.1").exists());
+    assert!(!world.path().join("turnwire-read.1").exists());
     assert_eq!(world.run(&["man", "--output", "no/such/folder"]).code, Some(1));
 }

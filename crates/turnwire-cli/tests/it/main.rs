@@ -33,7 +33,7 @@ mod odd_ids;
 mod otlp_metrics;
 mod otlp_receiver;
 mod pipes;
-mod read_pdf;
+mod read;
 mod reload;
 mod runs;
 mod serve;

@@ -20,12 +20,14 @@ use crate::{CollectionId, FileId, TenantId};
 /// * files are claimed oldest first.
 #[async_trait]
 pub trait IndexQueue: Send + Sync {
-    /// Claims the next unclaimed file. With a `model`, files that are indexed but have no vectors
-    /// of that model are also due, after those that are not indexed.
+    /// Claims the next unclaimed file of any tenant but those `passed_over`. With a `model`, files
+    /// that are indexed but have no vectors of that model are also due, after those that are not
+    /// indexed.
     async fn claim(
         &self,
         model: Option<&str>,
         lease: Duration,
+        passed_over: &[TenantId],
     ) -> Result<Option<IndexWork>, LibraryError>;
 
     /// Extends a claim by another lease. Returns false if the claim is lost.
@@ -108,8 +110,9 @@ pub enum Indexed {
 pub struct NewChunk {
     /// Text of the chunk.
     pub text: String,
-    /// Index terms, as returned by [`TextAnalyzer::words`].
-    pub words: Vec<String>,
+    /// Index terms in their order, separated by spaces: lower-case letters and digits only, so that
+    /// every database stores them unchanged.
+    pub words: String,
 }
 
 /// Vectors of the chunks of a file, in order. All have the same length.
@@ -121,18 +124,12 @@ pub struct Vectors {
     pub vectors: Vec<Vec<f32>>,
 }
 
-/// Turns texts into index terms and, with an embeddings model, into vectors. Chunks and queries are
-/// analyzed in the same way.
+/// Turns queries into index terms and, with an embeddings model, texts into vectors. The terms of
+/// chunks come from whoever reads the files, in the same way.
 #[async_trait]
 pub trait TextAnalyzer: Send + Sync {
-    /// Returns the index terms of a text: lower-case letters and digits only, so that every
-    /// database stores them unchanged.
-    fn words(&self, text: &str) -> Vec<String>;
-
-    /// Returns the terms of a query, without stop words.
-    fn asked(&self, question: &str) -> Vec<String> {
-        self.words(question)
-    }
+    /// Returns the index terms of a query, without stop words: lower-case letters and digits only.
+    fn asked(&self, question: &str) -> Vec<String>;
 
     /// Name of the embeddings model, if one is configured.
     fn model(&self) -> Option<&str>;

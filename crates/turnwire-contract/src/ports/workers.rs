@@ -25,8 +25,15 @@ pub trait Leases: Send + Sync {
     /// Renews the lease of this worker, and returns its length.
     async fn heartbeat(&self) -> Result<Lease>;
 
-    /// Claims up to `most` runs without a live worker.
+    /// Claims up to `most` runs without a live worker, and beside them at most one that is
+    /// [suspected](AbandonedRun::probation), if this worker has none.
     async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>>;
+
+    /// Ends the [probation](AbandonedRun::probation) of a run: this worker may claim the next
+    /// suspect, and its death is no longer to be blamed on this run.
+    async fn end_probation(&self, _run_id: &RunId) -> Result<()> {
+        Ok(())
+    }
 
     /// Releases a run of this worker. Another worker can claim it at once.
     async fn release(&self, run_id: &RunId) -> Result<()>;
@@ -83,6 +90,9 @@ pub trait Commands: Send + Sync {
 ///   no heartbeat for the length of a lease;
 /// * of several workers that claim concurrently, each run goes to one of them;
 /// * time is measured by the store's clock, because the workers' clocks may be wrong;
+/// * a death of a worker is blamed on the suspect that it had. Without one, the runs that it had
+///   are suspected from the second such death in ten minutes on: a worker takes over one suspect at
+///   a time;
 /// * a command that was enqueued for a run is delivered at least once to the worker that owns the
 ///   run, also after a takeover, until it is acknowledged or the run ends. Enqueueing needs no
 ///   lease.
@@ -109,6 +119,12 @@ pub struct AbandonedRun {
     pub run_id: RunId,
     /// Number of workers that died during the run, including the last one. Releases do not count.
     pub n_deaths: u32,
+    /// Number of workers whose death is to be blamed on the run: it was the suspect of the worker
+    /// that died.
+    pub n_blamed: u32,
+    /// For how long the run is the suspect of the worker that claimed it: workers died that had it,
+    /// and nothing explains why. If this worker dies meanwhile, that run is to blame and no other.
+    pub probation: Option<Duration>,
     /// Number of failed takeovers since a worker last executed the run.
     pub n_failed_takeovers: u32,
     /// Last heartbeat of the worker that died, if it is known. Not set if the run was released.

@@ -58,6 +58,21 @@ pub enum Step {
     Finish(RunOutcome),
 }
 
+impl Step {
+    /// Returns what the step does, for operators.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Discover(_) => "discovery of tools",
+            Self::AskModel => "turn of the model",
+            Self::AskApproval(_) | Self::AskBudget(_) | Self::AskOutcome(_) => "question",
+            Self::RunTools(_) => "calls of tools",
+            Self::SkipCalls { .. } => "skipping of calls",
+            Self::Wait => "waiting",
+            Self::Finish(_) => "end",
+        }
+    }
+}
+
 /// The state folded from a run's events.
 #[derive(Debug, Clone)]
 pub struct RunState {

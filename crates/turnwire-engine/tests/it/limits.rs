@@ -61,6 +61,16 @@ async fn tool_calls_are_limited() {
     assert_eq!(played.outcome, RunOutcome::Completed);
 }
 
+/// A14, A19: an answer of twenty thousand calls is cut, so that skipping them takes no time.
+#[tokio::test(start_paused = true)]
+async fn calls_of_one_turn_are_limited() {
+    let many = (0..20_000).fold(Turn::new(), |turn, n| turn.call("unknown", json!({ "n": n })));
+    let played = TestBench::new([many]).limits(|limits| limits.max_tool_calls = 3).play().await;
+    let is_call = |event: &&Event| matches!(event, Event::CallAnnounced { .. });
+    assert_eq!(played.events().filter(is_call).count(), 24);
+    assert_eq!(played.outcome, incomplete(IncompleteReason::MaxToolCalls));
+}
+
 /// A14, L35: the same calls with the same results lead nowhere.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_goes_in_circles_stops() {

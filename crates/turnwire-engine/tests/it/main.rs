@@ -20,6 +20,7 @@ mod memory;
 mod model_turns;
 mod output;
 mod pinning;
+mod schemas;
 mod servers;
 mod settling;
 mod takeover;

@@ -36,7 +36,7 @@ pub(crate) async fn engine_with<T: Tool + Clone + 'static>(
 }
 
 /// The same, of these parts.
-async fn engine_of(journal: &[Arc<RecordedEvent>], parts: EngineParts) -> Runs {
+pub(crate) async fn engine_of(journal: &[Arc<RecordedEvent>], parts: EngineParts) -> Runs {
     let (log, store) = (MemoryJournal::default(), MemoryRunStore::default());
     let Event::RunQueued { request } = &journal[0].event else { panic!() };
     let (run_id, created_at) = (journal[0].run_id.clone(), journal[0].at);

@@ -15,44 +15,43 @@ fn toolbox() -> Toolbox {
     tools
 }
 
-fn check(name: &str, raw: &str, expected: &Result<serde_json::Value, String>) {
-    let read = toolbox().read_arguments(name, raw).map(serde_json::Value::Object);
+async fn check(name: &str, raw: &str, expected: &Result<serde_json::Value, String>) {
+    let read = toolbox().read_arguments(name, raw).await.map(serde_json::Value::Object);
     assert_eq!(read, *expected, "{raw}");
 }
 
 /// S2-23: arguments are read, or the model is told what is wrong with them.
-#[test]
-fn arguments_are_checked_against_the_schema() {
-    check("multiply", "{\"a\": 5, \"b\": 4}", &Ok(json!({ "a": 5, "b": 4 })));
-    check("multiply", "{\"a\": 5}", &Err("\"b\" is a required property".into()));
+#[tokio::test]
+async fn arguments_are_checked_against_the_schema() {
+    check("multiply", "{\"a\": 5, \"b\": 4}", &Ok(json!({ "a": 5, "b": 4 }))).await;
+    check("multiply", "{\"a\": 5}", &Err("\"b\" is a required property".into())).await;
     let both = "at `/a`: \"x\" is not of type \"number\"; at `/b`: null is not of type \"number\"";
-    check("multiply", "{\"a\": \"x\", \"b\": null}", &Err(both.into()));
-    check("any", "", &Ok(json!({})));
-    check("any", "  \n", &Ok(json!({})));
-    check("any", "null", &Err("null is not of type \"object\"".into()));
-    check("nobody", "{}", &Err("Tool not found: nobody. There are no tools.".into()));
+    check("multiply", "{\"a\": \"x\", \"b\": null}", &Err(both.into())).await;
+    check("any", "", &Ok(json!({}))).await;
+    check("any", "  \n", &Ok(json!({}))).await;
+    check("any", "null", &Err("null is not of type \"object\"".into())).await;
+    check("nobody", "{}", &Err("Tool not found: nobody. There are no tools.".into())).await;
 }
 
 /// A schema that allows everything still gets an object.
-#[test]
-fn arguments_are_always_an_object() {
+#[tokio::test]
+async fn arguments_are_always_an_object() {
     let mut tools = Toolbox::default();
     tools.add(Arc::new(returns("t", "x").with(|spec| spec.parameters = json!(true)))).unwrap();
-    let read = tools.read_arguments("t", "[1]");
+    let read = tools.read_arguments("t", "[1]").await;
     assert_eq!(read, Err("the arguments must be a JSON object".to_owned()));
 }
 
 /// Lesson 1.8: control tokens of the model are dropped where they break the JSON, only there.
-#[test]
-fn control_tokens_are_dropped_if_they_break_the_arguments() {
-    check("any", "{\"a\": 1}<|im_end|>", &Ok(json!({ "a": 1 })));
-    check("any", "<|call|>{\"a\": 1}<|end|>", &Ok(json!({ "a": 1 })));
-    check("any", "{\"a\": \"<|x|>\"}", &Ok(json!({ "a": "<|x|>" })));
-    let broken = |text: &str| toolbox().read_arguments("any", text).unwrap_err();
-    assert!(broken("{\"a\": 1").starts_with("not valid JSON: "), "{}", broken("{\"a\": 1"));
-    assert!(broken("{\"a\": <| 1}").starts_with("not valid JSON: "));
-    assert!(broken("<|only|>").starts_with("not valid JSON: "));
-    assert!(broken("{\"a\": 1<|x|>").starts_with("not valid JSON: "));
+#[tokio::test]
+async fn control_tokens_are_dropped_if_they_break_the_arguments() {
+    check("any", "{\"a\": 1}<|im_end|>", &Ok(json!({ "a": 1 }))).await;
+    check("any", "<|call|>{\"a\": 1}<|end|>", &Ok(json!({ "a": 1 }))).await;
+    check("any", "{\"a\": \"<|x|>\"}", &Ok(json!({ "a": "<|x|>" }))).await;
+    for broken in ["{\"a\": 1", "{\"a\": <| 1}", "<|only|>", "{\"a\": 1<|x|>"] {
+        let error = toolbox().read_arguments("any", broken).await.unwrap_err();
+        assert!(error.starts_with("not valid JSON: "), "{error}");
+    }
 }
 
 /// What does not fit is refused when the agent is made, not in the middle of a run.

@@ -91,7 +91,7 @@ pub(super) enum ResumeStatus {
 
 /// A request that was checked.
 #[derive(Debug)]
-pub(super) struct AgentRequest {
+pub(crate) struct AgentRequest {
     /// What is kept with the run. Its messages are those of the client.
     pub(super) origin: Origin,
     pub(super) messages: Vec<ClientMessage>,
@@ -130,7 +130,7 @@ pub(super) enum OnDisconnect {
 
 impl AgentRequest {
     /// Reads and checks a body.
-    pub(super) fn read(body: Value, limits: &RequestLimits) -> Result<Self> {
+    pub(crate) fn read(body: Value, limits: &RequestLimits) -> Result<Self> {
         let fingerprint = fingerprint([body.to_string().as_bytes()]);
         let input: RunAgentInput = typed(body)?;
         let thread_id = needed_id(input.thread_id, "threadId")?;

@@ -19,4 +19,6 @@ mod run;
 mod stream;
 mod thread;
 
+pub(crate) use self::input::AgentRequest;
+
 module_routes! { [run::run_agent] [resume::resume] [resume::cancel] }

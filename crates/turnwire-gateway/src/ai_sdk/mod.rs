@@ -20,6 +20,8 @@ use utoipa::{IntoParams, ToSchema};
 /// Key under which a run keeps the dialect of the page that started it.
 const SURFACE_DATA_KEY: &str = "ai_sdk";
 
+pub(crate) use self::request::ChatRequest;
+
 module_routes! { [chat::chat, socket::connect] [stream::resume] [stream::stop] }
 
 /// The version of the client.

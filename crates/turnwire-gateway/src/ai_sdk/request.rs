@@ -84,7 +84,7 @@ impl UiMessage {
 }
 
 #[derive(Debug)]
-pub(super) struct ChatRequest {
+pub(crate) struct ChatRequest {
     pub(super) chat_id: Option<String>,
     pub(super) messages: Vec<UiMessage>,
     pub(super) tools: Vec<ClientTool>,
@@ -112,7 +112,7 @@ pub(super) struct GivenAnswer {
 }
 
 impl ChatRequest {
-    pub(super) fn read(body: Value) -> Result<Self> {
+    pub(crate) fn read(body: Value) -> Result<Self> {
         let ChatBody { id, messages, trigger, tools, message_id } = typed(body)?;
         if let Some(id) = &id {
             check_chat_id(id, "id")?;

@@ -7,11 +7,13 @@ use axum::{
     http::{HeaderMap, StatusCode, request::Parts},
 };
 use serde::Deserialize;
-use turnwire_contract::TraceContext;
+use tokio::sync::SemaphorePermit;
+use turnwire_contract::{Share, TraceContext};
 
 use super::{Caller, MetricsReader, PROBES, SharedReader, identity::Identity, scopes};
 use crate::{
     access_log::KnownCaller,
+    admission::Permit,
     api_error::{ApiError, Result},
     app::App,
     connection::HeldPermits,
@@ -26,7 +28,11 @@ impl FromRequestParts<App> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let identity = app.auth().identify(&parts.headers).await?;
+        let connection = parts.extensions.get::<ConnectionPermit>();
+        let identity = {
+            let _turn = turn_to_ask(connection).await;
+            app.auth().identify(&parts.headers).await?
+        };
         // Also of callers who are refused.
         if let Some(known) = parts.extensions.get::<KnownCaller>() {
             known.note(&identity.tenant, identity.actor.as_ref());
@@ -40,6 +46,11 @@ impl FromRequestParts<App> for Caller {
     }
 }
 
+/// Waits for the turn of a request to ask the store who makes it.
+async fn turn_to_ask(connection: Option<&ConnectionPermit>) -> Option<SemaphorePermit<'_>> {
+    connection?.ask().await
+}
+
 impl Caller {
     /// A caller who has shown who they are, within the limits on connections.
     fn admit(parts: &Parts, app: &App, identity: Arc<Identity>) -> Result<Self> {
@@ -50,6 +61,11 @@ impl Caller {
             return Err(server_full());
         }
         let permit = Arc::new(app.admission().admit_connection(identity.key)?);
+        Ok(Self::holding(parts, identity, permit))
+    }
+
+    /// A caller with their share of the limits on connections.
+    fn holding(parts: &Parts, identity: Arc<Identity>, permit: Arc<Permit>) -> Self {
         // A stream outlives its handler, so the response body holds the permit, and ends with the
         // key.
         if let Some(held) = parts.extensions.get::<HeldPermits>() {
@@ -58,7 +74,7 @@ impl Caller {
         let rate_limit_headers =
             parts.extensions.get::<RateLimitHeaders>().cloned().unwrap_or_default();
         let trace = trace_in(&parts.headers).map(Arc::new);
-        Ok(Self { identity, _permit: permit, rate_limit_headers, trace })
+        Self { identity, _permit: permit, rate_limit_headers, trace }
     }
 }
 
@@ -76,7 +92,10 @@ impl FromRequestParts<App> for MetricsReader {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         if app.auth().has_metrics_token(&parts.headers).await? {
-            Caller::admit(parts, app, Arc::new(Identity::of_anybody()))?;
+            if let Some(connection) = parts.extensions.get::<ConnectionPermit>() {
+                // Metrics are shown over a connection without a place, too.
+                let _ = connection.note_collector();
+            }
         } else {
             Caller::from_request_parts(parts, app).await?;
         }
@@ -96,15 +115,40 @@ impl FromRequestParts<App> for SharedReader {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let PathParams(ShareToken { token }) =
             PathParams::<ShareToken>::from_request_parts(parts, app).await?;
-        let share = shares::check(app, &token).await?;
-        let caller =
-            Caller::admit(parts, app, Arc::new(Identity::of_reader(share.tenant.clone())))?;
+        let connection = parts.extensions.get::<ConnectionPermit>();
+        let share = {
+            let _turn = turn_to_ask(connection).await;
+            shares::check(app, &token).await?
+        };
+        let caller = Self::admit(parts, app, &share)?;
         if let Some(known) = parts.extensions.get::<KnownCaller>() {
             known.note(&share.tenant, None);
         }
         app.audit_share(&caller, &share).await?;
         Ok(Self { caller, share })
     }
+}
+
+impl SharedReader {
+    /// Admits a reader to the places that readers have. Callers with a key have others.
+    fn admit(parts: &Parts, app: &App, share: &Share) -> Result<Caller> {
+        let connection = parts.extensions.get::<ConnectionPermit>();
+        let address = connection.and_then(ConnectionPermit::address);
+        let permit = Arc::new(app.admission().admit_reader(share, address)?);
+        let place = connection.map(ConnectionPermit::begin_reading).transpose();
+        let place = place.map_err(|_| too_many_readers())?.flatten();
+        if let Some((held, place)) = parts.extensions.get::<HeldPermits>().zip(place) {
+            held.hold_place(place);
+        }
+        let identity = Arc::new(Identity::of_reader(share.tenant.clone()));
+        Ok(Caller::holding(parts, identity, permit))
+    }
+}
+
+fn too_many_readers() -> ApiError {
+    let message = "The server has reached its limit of readers of share links; try again later.";
+    let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_readers", message);
+    error.limited_by(MAX_CONNECTIONS)
 }
 
 fn server_full() -> ApiError {

@@ -30,7 +30,8 @@ use turnwire_surfaces::{
 };
 use utoipa::ToSchema;
 
-use self::request::{Translated, translate};
+use self::request::Translated;
+pub(crate) use self::request::translate;
 use crate::{
     ApiError, App, Caller, Json, QueryParams, Result,
     failed_run::{FailedRun, FailedRunBody},

@@ -82,9 +82,9 @@ const REFUSED: [(&str, &str); 5] = [
 
 /// A request in the words of the Responses API.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Translated {
+pub(crate) struct Translated {
     /// The body of the request.
-    pub(super) body: Value,
+    pub(crate) body: Value,
     /// Whether the stream ends with the tokens used.
     pub(super) include_usage: bool,
     /// What the client calls the fields of `body`.
@@ -93,7 +93,7 @@ pub(super) struct Translated {
     pub(super) ignored: Vec<String>,
 }
 
-pub(super) fn translate(body: Value, limits: &RequestLimits) -> Result<Translated, ClientError> {
+pub(crate) fn translate(body: Value, limits: &RequestLimits) -> Result<Translated, ClientError> {
     let Value::Object(body) = body else {
         let message = "The body must be a JSON object.".to_owned();
         return Err(ClientError { message, param: None, code: "invalid_type", status: 400 });

@@ -35,7 +35,7 @@ const CHUNK_TOKENS: RangeInclusive<u32> = 100..=4_096;
 /// Request body for creating or updating a vector store. An update does not change omitted fields.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StoreBody {
+pub(crate) struct StoreBody {
     /// Name of the vector store, at most 256 characters.
     pub(super) name: Option<String>,
     /// IDs of files to attach, at most 2000. Only when creating a vector store.
@@ -159,7 +159,7 @@ pub(super) struct AttributesBody {
     attributes: Option<Map<String, Value>>,
 }
 
-pub(super) fn read_store(body: Value) -> Result<StoreBody> {
+pub(crate) fn read_store(body: Value) -> Result<StoreBody> {
     if let Value::Object(fields) = &body {
         // Checks the limits, and names the field that is wrong.
         read_metadata(fields)?;
@@ -207,13 +207,13 @@ fn read_chunking_at(body: Option<ChunkingBody>, at: &str) -> Result<Chunking> {
 
 /// A file to attach.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     pub(super) file_id: FileId,
     pub(super) attributes: Map<String, Value>,
     pub(super) chunking: Chunking,
 }
 
-pub(super) fn read_attach(body: Value) -> Result<Wanted> {
+pub(crate) fn read_attach(body: Value) -> Result<Wanted> {
     wanted(typed(body)?, "")
 }
 
@@ -222,7 +222,7 @@ pub(super) fn read_attributes(body: Value) -> Result<Map<String, Value>> {
     checked(attributes, "attributes")
 }
 
-pub(super) fn read_batch(body: Value) -> Result<Vec<Wanted>> {
+pub(crate) fn read_batch(body: Value) -> Result<Vec<Wanted>> {
     let BatchBody { file_ids, attributes, chunking_strategy, files } = typed(body)?;
     match (file_ids, files) {
         (Some(ids), None) => {

@@ -12,7 +12,7 @@
 
 mod attached;
 mod batches;
-mod body;
+pub(crate) mod body;
 mod search;
 
 use std::collections::BTreeMap;

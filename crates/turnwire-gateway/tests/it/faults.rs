@@ -143,6 +143,8 @@ impl Leases for Team {
             tenant: tenant.clone(),
             run_id,
             n_deaths: 0,
+            n_blamed: 0,
+            probation: None,
             n_failed_takeovers: 0,
             last_heard: None,
         };

@@ -22,7 +22,7 @@ use turnwire_contract::{
 use turnwire_engine::{EngineParts, Runs};
 use turnwire_gateway::{App, AppOptions, HttpLimits, server::router};
 use turnwire_stores::{Store, StoreLibrary};
-use turnwire_tools::{DefaultAnalyzer, Indexer};
+use turnwire_tools::{DefaultAnalyzer, DocumentReader, Indexer};
 
 const BOUNDARY: &str = "turnwire-boundary";
 const UPLOAD_LIMIT: usize = 1_000;
@@ -60,7 +60,7 @@ impl Desk {
     async fn new() -> Self {
         let reader = Arc::new(DefaultAnalyzer::default());
         let library = Arc::new(Store::in_memory().await.unwrap().library(reader.clone()));
-        let indexer = Indexer::new(library.clone(), reader, None);
+        let indexer = Indexer::new(library.clone(), reader, DocumentReader::in_process());
         let options = AppOptions { upload_limit: UPLOAD_LIMIT, ..AppOptions::default() };
         let app = App::new(Runs::new(EngineParts::default()), library.clone(), options);
         Self { router: router(&app, &HttpLimits::default()), library, indexer }

@@ -86,3 +86,66 @@ async fn what_is_going_on_is_counted() {
     }
     world.close().await;
 }
+
+/// What `/healthz` answers, asked without a runtime.
+fn asked_from_outside(address: std::net::SocketAddr) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// C36: while every thread of the server is blocked, its address for probes says so.
+#[test]
+fn a_server_that_is_stuck_says_so() {
+    let (told, address) = std::sync::mpsc::channel();
+    let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+    let serving = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let world = Plan::new([]).start().await;
+            let loopback = "127.0.0.1:0".parse().unwrap();
+            let server = turnwire_gateway::Server::bind(
+                loopback,
+                world.app.clone(),
+                turnwire_gateway::HttpLimits::default(),
+            );
+            let server = server.await.unwrap().with_health(loopback).await.unwrap();
+            let probes = server.health_address().unwrap();
+            let blocking = async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                told.send(probes).unwrap();
+                // Alive until it is asked for the first time.
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                may_go_on.recv().unwrap();
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            };
+            tokio::select! {
+                () = server.run() => {}
+                () = blocking => {}
+            }
+            world.close().await;
+        });
+    });
+    let probes = address.recv().unwrap();
+    let answer = asked_from_outside(probes);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let mut answer = asked_from_outside(probes);
+    while answer.starts_with("HTTP/1.1 200") {
+        answer = asked_from_outside(probes);
+    }
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains(r#""status":"stuck""#), "{answer}");
+    // At once now, because it is known.
+    let asked = std::time::Instant::now();
+    assert!(asked_from_outside(probes).starts_with("HTTP/1.1 503"));
+    assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
+    go_on.send(()).unwrap();
+    while !asked_from_outside(probes).starts_with("HTTP/1.1 200") {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    serving.join().unwrap();
+}

@@ -1,13 +1,17 @@
 //! `/v1/mcp_servers`, and runs that try one tool.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use turnwire_contract::{Effect, TenantId, ToolClaims};
+use turnwire_contract::{Effect, Scope, TenantId, ToolClaims};
+use turnwire_models::Turn;
 use turnwire_testkit::{Behaviour, FakeServers, FakeTool};
 
-use crate::world::{Plan, World};
+use crate::{
+    tenants::new_key,
+    world::{Plan, World},
+};
 
 fn plan() -> (Plan, FakeTool) {
     plan_with(None)
@@ -64,6 +68,28 @@ async fn servers_are_listed_with_their_tools() {
     assert_eq!((&tool["claims"], &tool["changed"]), (&claims, &json!(false)));
     assert!(tool["input_schema"].is_object() && tool["description"].is_string());
     assert_eq!(files["tools"][0]["effect"], "pure");
+    world.close().await;
+}
+
+/// Addresses of servers are for those who administer.
+#[tokio::test]
+async fn addresses_are_for_those_who_administer() {
+    let (plan, _) = plan();
+    let world = plan.start().await;
+    let operator = new_key(&world, "acme", [Scope::RunsRead, Scope::Operator]).await.text;
+    let admin = new_key(&world, "acme", [Scope::RunsRead, Scope::Admin]).await.text;
+    let reader = new_key(&world, "acme", [Scope::RunsRead]).await.text;
+    let listed = async |key: &str| {
+        let request = world.request(Method::GET, "/v1/mcp_servers").bearer_auth(key);
+        let listed: Value = request.send().await.unwrap().json().await.unwrap();
+        listed["data"].clone()
+    };
+    for key in [&operator, &admin] {
+        let servers = listed(key).await;
+        assert!(servers.as_array().unwrap().iter().all(|it| it["address"].is_string()));
+    }
+    let servers = listed(&reader).await;
+    assert!(servers.as_array().unwrap().iter().all(|it| it["address"].is_null()), "{servers:#}");
     world.close().await;
 }
 
@@ -162,5 +188,40 @@ async fn the_calls_of_a_server_are_counted() {
     assert_eq!((total, half_hours[0]["start"].is_string()), (4, true));
     assert!(files["tools"][0]["p50_ms"].is_u64() && files["tools"][1]["p50_ms"].is_null());
     assert_eq!((&broken["calls"]["total"], &broken["calls"]["p50_ms"]), (&json!(0), &Value::Null));
+    world.close().await;
+}
+
+/// A19: while arguments are checked against a schema that takes long, others are answered. The
+/// server of this test has one thread.
+#[tokio::test]
+async fn a_schema_keeps_nobody_waiting() {
+    let constants: Vec<Value> = (0..1_000).map(|n| json!({ "const": n })).collect();
+    let long = FakeTool::new("long", Behaviour::Returns("x".to_owned())).with(|spec| {
+        spec.parameters = json!({ "properties": { "x": { "contains": { "anyOf": constants } } } });
+    });
+    let turn = Turn::new().call("long", json!({ "x": vec![-1; 60_000] }));
+    let turns = [turn, Turn::new().text("Done.")];
+    let world = Plan::new(turns).server("evil", [long]).start().await;
+    let tools = json!([{
+        "type": "mcp", "server_label": "evil", "require_approval": "never"
+    }]);
+    let run = world.respond(json!({ "input": "Go.", "tools": tools }));
+    let (began, mut longest) = (Instant::now(), Duration::ZERO);
+    let others = async {
+        loop {
+            let asked = Instant::now();
+            assert_eq!(world.get("/healthz").await.0, StatusCode::OK);
+            longest = longest.max(asked.elapsed());
+        }
+    };
+    let response = tokio::select! {
+        response = run => response,
+        () = others => unreachable!(),
+    };
+    let whole = began.elapsed();
+    assert_eq!(response["status"], "completed");
+    let call = response["output"].as_array().unwrap().iter().find(|it| it["type"] == "mcp_call");
+    assert_eq!(call.unwrap()["status"], "failed", "{response:#}");
+    assert!(longest * 2 < whole, "others wait {longest:?} of {whole:?}");
     world.close().await;
 }

@@ -6,9 +6,10 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use futures::StreamExt;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use turnwire_contract::{Item, RunRequest, TenantId};
-use turnwire_gateway::AuthOptions;
-use turnwire_models::Turn;
+use turnwire_gateway::{AdmissionLimits, AuthOptions};
+use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::world::{Plan, World, data_of};
@@ -312,5 +313,131 @@ async fn links_are_limited() {
         (status, &refused["error"]["code"]),
         (StatusCode::CONFLICT, &json!("too_many_shares"))
     );
+    world.close().await;
+}
+
+/// A world with a key, and a link to a run that waits.
+async fn world_with_reader(change: impl FnOnce(Plan) -> Plan) -> (World, String) {
+    let model = Scripted::new([Turn::new().call("wait", json!({}))]).looping();
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
+    let plan = Plan::with_model(model).server("m", [waits]).options(|options| {
+        let metrics_token = Some("metrics".to_owned());
+        let api_keys = vec![KEY.to_owned()];
+        options.auth = AuthOptions { api_keys, metrics_token, ..AuthOptions::default() };
+        options.admission.readers_per_address = 1_000;
+    });
+    let world = change(plan).start().await;
+    let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);
+    let body = json!({ "input": "Wait.", "background": true, "tools": tools });
+    let (status, run) = with_key(&world, Method::POST, "/v1/responses", body).await;
+    assert_eq!(status, StatusCode::OK, "{run:#}");
+    let (_, runs) = with_key(&world, Method::GET, "/v1/runs", json!({})).await;
+    let made = share(&world, runs["data"][0]["run_id"].as_str().unwrap(), json!({})).await;
+    (world, made["token"].as_str().unwrap().to_owned())
+}
+
+/// Opens a stream of a link, over a connection of its own.
+async fn follow(world: &World, token: &str) -> reqwest::Response {
+    let path = world.url(&format!("/v1/shared/{token}/events"));
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    client.get(path).send().await.unwrap()
+}
+
+/// Opens streams until one is refused. Returns the number of open ones, and the refusal.
+async fn follow_until_refused(world: &World, token: &str) -> (Vec<reqwest::Response>, Value) {
+    let mut open = Vec::new();
+    loop {
+        let response = follow(world, token).await;
+        if response.status() == StatusCode::OK {
+            open.push(response);
+            assert!(open.len() < 100, "nothing is refused");
+            continue;
+        }
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert!(response.headers().contains_key("retry-after"));
+        return (open, response.json().await.unwrap());
+    }
+}
+
+async fn reached(world: &World, limit: &str) -> String {
+    let metrics = world.text(world.request(Method::GET, "/metrics").bearer_auth(KEY)).await;
+    let line = format!("turnwire_limits_reached_total{{limit=\"limits.{limit}\"}} ");
+    metrics.lines().find_map(|found| found.strip_prefix(&line)).unwrap().to_owned()
+}
+
+/// A21: readers of a link get a tenth of the connections and none of those of callers with a key;
+/// when one leaves, another may come.
+#[tokio::test]
+async fn readers_never_take_the_last_connection() {
+    let (world, token) =
+        world_with_reader(|plan| plan.limits(|limits| limits.connections = 30)).await;
+    let (mut readers, refusal) = follow_until_refused(&world, &token).await;
+    assert_eq!(refusal["error"]["code"], "too_many_readers");
+    assert_eq!(readers.len(), 3);
+    assert_eq!(reached(&world, "max_connections").await, "1");
+    let mut callers = Vec::new();
+    // The test itself has a connection or two.
+    for n in 0..27 {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let asked = client.get(world.url("/v1/runs")).bearer_auth(KEY).send().await.unwrap();
+        assert_eq!(asked.status(), StatusCode::OK, "caller {n}");
+        callers.push((client, asked.text().await.unwrap()));
+    }
+    drop(readers.pop());
+    let comes = async { while follow(&world, &token).await.status() != StatusCode::OK {} };
+    timeout(Duration::from_secs(20), comes).await.expect("there is a place again");
+    drop((callers, readers));
+    world.close().await;
+}
+
+/// A21, A13: a link, a tenant and an address have so many readers; one more is refused, and the
+/// limit is counted.
+#[tokio::test]
+async fn a_link_a_tenant_and_an_address_have_so_many_readers() {
+    type Change = fn(&mut AdmissionLimits);
+    let cases: [(&str, Change); 3] = [
+        ("max_readers_per_link", |limits| limits.readers_per_link = 4),
+        ("max_readers_per_tenant", |limits| limits.readers_per_tenant = 4),
+        ("max_readers_per_address", |limits| limits.readers_per_address = 4),
+    ];
+    for (limit, change) in cases {
+        let plan = |plan: Plan| plan.options(|options| change(&mut options.admission));
+        let (world, token) = world_with_reader(plan).await;
+        let (readers, refusal) = follow_until_refused(&world, &token).await;
+        assert_eq!(refusal["error"]["code"], "too_many_readers", "{limit}");
+        assert_eq!(readers.len(), 4, "{limit}");
+        assert_eq!(reached(&world, limit).await, "1");
+        drop(readers);
+        world.close().await;
+    }
+}
+
+/// A21: whoever has the metrics token only takes none of the last places either, and invented links
+/// and keys take none.
+#[tokio::test]
+async fn nobody_without_a_key_takes_the_last_connection() {
+    let (world, token) =
+        world_with_reader(|plan| plan.limits(|limits| limits.connections = 10)).await;
+    let (id, _) = token.rsplit_once('.').unwrap();
+    let forged = format!("/v1/shared/{id}.AAAA");
+    let mut open = Vec::new();
+    for n in 0..90 {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let (path, key, expected) = match n % 6 {
+            0 => ("/metrics", "metrics", Some(StatusCode::OK)),
+            1 => ("/v1/runs", "wrong", Some(StatusCode::UNAUTHORIZED)),
+            2 => (forged.as_str(), "", Some(StatusCode::NOT_FOUND)),
+            3 => ("/openapi.json", "", Some(StatusCode::OK)),
+            // The page may not be part of the build.
+            4 => ("/", "", None),
+            _ => ("/healthz", "", Some(StatusCode::OK)),
+        };
+        let asked = client.get(world.url(path)).bearer_auth(key).send().await.unwrap();
+        assert_eq!(asked.status(), expected.unwrap_or(asked.status()), "{path}");
+        open.push((client, asked.text().await.unwrap()));
+    }
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let asked = client.get(world.url("/v1/runs")).bearer_auth(KEY).send().await.unwrap();
+    assert_eq!(asked.status(), StatusCode::OK);
     world.close().await;
 }

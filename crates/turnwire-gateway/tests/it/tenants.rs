@@ -19,7 +19,11 @@ use turnwire_gateway::{AppOptions, NewApiKey};
 use turnwire_models::{Scripted, Turn};
 use turnwire_oidc::{ClaimRules, Oidc, OidcOptions};
 use turnwire_stores::{Store, StoreOptions};
-use turnwire_testkit::{Behaviour, FakeTool, IdentityProvider, identity_provider::SigningKey};
+use turnwire_testkit::{
+    Behaviour, FakeTool, IdentityProvider,
+    identity_provider::SigningKey,
+    services::{postgres_url, tenant_role},
+};
 
 use crate::{
     lifecycle::Sleeper,
@@ -547,8 +551,22 @@ fn every_route_names_its_scope() {
 /// of the tenant that lacks the scope, and with a key of another tenant.
 #[tokio::test]
 async fn the_matrix_of_routes_and_callers() {
+    matrix(chatty()).await;
+}
+
+/// A1, A2, A16: the same on PostgreSQL with row-level security.
+#[tokio::test]
+async fn the_matrix_holds_with_row_level_security() {
+    let mut options = StoreOptions::at(postgres_url());
+    options.tenant_role = Some(tenant_role(&options.url));
+    let store = Store::open(options).await.unwrap();
+    matrix(chatty().on(&store).keys_of(&store)).await;
+    store.close().await;
+}
+
+async fn matrix(plan: Plan) {
     let provider = IdentityProvider::start().await;
-    let world = chatty().options(|options| accept_tokens(options, &provider)).start().await;
+    let world = plan.options(|options| accept_tokens(options, &provider)).start().await;
     let owner = new_key(&world, "owner", OF_ONE_TENANT).await;
     let stranger = new_key(&world, "stranger", OF_ONE_TENANT).await;
     let strange_token = token_of(&provider, "stranger", &OF_ONE_TENANT, json!({}));

@@ -16,6 +16,7 @@ use self::{
 use crate::{
     http::{DEFAULT_CONNECT_TIMEOUT, Endpoint, SetupError},
     secret::Secret,
+    translator::Dialect,
 };
 
 /// Value of the `anthropic-version` header.
@@ -93,6 +94,11 @@ impl Model for AnthropicMessages {
 #[cfg(test)]
 pub(crate) fn written(prompt: &Prompt) -> serde_json::Value {
     serde_json::to_value(RequestBody::new(prompt, None)).unwrap()
+}
+
+/// A reader of answers, for fuzzing.
+pub(crate) fn dialect() -> impl Dialect {
+    MessageStream::default()
 }
 
 #[cfg(test)]

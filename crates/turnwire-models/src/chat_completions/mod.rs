@@ -21,6 +21,7 @@ use self::{
 use crate::{
     http::{DEFAULT_CONNECT_TIMEOUT, Endpoint, SetupError},
     secret::Secret,
+    translator::Dialect,
 };
 
 /// Settings of the adapter.
@@ -87,6 +88,11 @@ impl Model for ChatCompletions {
 #[cfg(test)]
 pub(crate) fn written(prompt: &Prompt) -> serde_json::Value {
     serde_json::to_value(RequestBody::new(prompt, None)).unwrap()
+}
+
+/// A reader of answers, for fuzzing.
+pub(crate) fn dialect() -> impl Dialect {
+    ChatStream::new(["search".to_owned()])
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use self::{
 use crate::{
     http::{DEFAULT_CONNECT_TIMEOUT, Endpoint, SetupError},
     secret::Secret,
+    translator::Dialect,
 };
 
 /// Prefix of the encrypted content of this API. It excludes content of other providers after a
@@ -92,6 +93,11 @@ impl Model for OpenAiResponses {
 #[cfg(test)]
 pub(crate) fn written(prompt: &Prompt) -> serde_json::Value {
     serde_json::to_value(RequestBody::new(prompt, None, None)).unwrap()
+}
+
+/// A reader of answers, for fuzzing.
+pub(crate) fn dialect() -> impl Dialect {
+    ResponseStream::new(&[])
 }
 
 #[cfg(test)]

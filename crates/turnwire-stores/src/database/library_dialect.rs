@@ -1,8 +1,7 @@
 //! SQL for full-text search of chunks, where SQLite and PostgreSQL differ.
 //!
-//! Both store the words from the same [`TextAnalyzer`](turnwire_contract::TextAnalyzer), so that a
-//! search matches the same words in both. Both include the collection in the full-text index, so
-//! that other collections cost nothing.
+//! Both store the same words of a chunk, so that a search matches the same words in both. Both
+//! include the collection in the full-text index, so that other collections cost nothing.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -15,7 +14,7 @@ pub(crate) struct LibraryDialect {
     /// the words of each, as [`worded`](Self::worded), `$6` the collection.
     pub(crate) insert: &'static str,
     /// Encodes the words of a chunk in collection `0`.
-    pub(crate) worded: fn(i64, &[String]) -> String,
+    pub(crate) worded: fn(i64, &[&str]) -> String,
     /// Query for chunks with any of the words `1` in any of the collections `0`.
     pub(crate) asked: fn(&[i64], &[String]) -> String,
     /// Finds chunks, best first: row number and score in billionths. `$1` the
@@ -112,7 +111,7 @@ const LAST_PLACE: usize = 16_383;
 const MAX_PLACES: usize = 255;
 
 /// Encodes words with positions as a `tsvector`; the first lexeme is the collection.
-fn lexemes(collection: i64, words: &[String]) -> String {
+fn lexemes(collection: i64, words: &[&str]) -> String {
     let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (n, word) in words.iter().enumerate() {
         let at = places.entry(word).or_default();

@@ -254,9 +254,9 @@ pub(crate) struct Dialect {
     /// Like `for_update`, but of the table `r` alone, and skips rows that are locked.
     pub(crate) skip_locked: &'static str,
     /// Follows `from gone`: as `r`, the active and unlocked runs of worker `gone.worker` that
-    /// worker `$1` may claim, at most `$2` of them where that saves work. It fixes the join order,
-    /// because the planner would assume that a dead worker has as many runs as others and scan all
-    /// runs.
+    /// worker `$1` may claim and for which `{which}` holds, at most `$2` of them where that saves
+    /// work. It fixes the join order, because the planner would assume that a dead worker has as
+    /// many runs as others and scan all runs. `{order}` are columns to sort by first.
     pub(crate) runs_of_gone: &'static str,
     /// Whether a `with` clause can write, so that several changes fit into one statement.
     pub(crate) writes_in_with: bool,

@@ -44,11 +44,12 @@ static DIALECT: Dialect = Dialect {
     ),
     skip_locked: " for update of r skip locked",
     runs_of_gone: " cross join lateral
-        (select id from runs where worker = gone.worker and state = 'active'
-         and (claimable_at is null or claimable_at <= clock_timestamp()
-              - case when deferred_by = $1 then interval '5 seconds' else interval '0' end)
-         and not exists (select 1 from declined_runs d where d.run_id = id and d.worker = $1)
-         order by number limit $2 for update skip locked) as r",
+        (select r.id, r.worker, r.n_blamed, r.n_suspicions, r.suspected_until from runs r
+         where r.worker = gone.worker and r.state = 'active'
+         and (r.claimable_at is null or r.claimable_at <= clock_timestamp()
+              - case when r.deferred_by = $1 then interval '5 seconds' else interval '0' end)
+         and not exists (select 1 from declined_runs d where d.run_id = r.id and d.worker = $1)
+         and {which} order by {order}r.number limit $2 for update skip locked) as r",
     writes_in_with: true,
     library: &library_dialect::POSTGRES,
     position: "strpos",

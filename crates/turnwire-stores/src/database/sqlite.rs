@@ -34,7 +34,8 @@ static DIALECT: Dialect = Dialect {
              or r.claimable_at <= cast(unixepoch('subsec') * 1000000 as integer)
                 - case when r.deferred_by = $1 then 5000000 else 0 end)
         and not exists
-            (select 1 from declined_runs d where d.run_id = r.id and d.worker = $1)",
+            (select 1 from declined_runs d where d.run_id = r.id and d.worker = $1)
+        and {which}",
     writes_in_with: false,
     library: &library_dialect::SQLITE,
     position: "instr",

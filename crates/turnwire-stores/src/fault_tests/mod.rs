@@ -9,6 +9,7 @@
 //! `TURNWIRE_FAULT=part of a statement` tests only the statements that contain it.
 
 mod faulty_database;
+mod poison;
 
 use std::{
     collections::BTreeMap,

@@ -33,9 +33,15 @@ struct ClaimedAttachment {
 
 #[async_trait]
 impl IndexQueue for StoreLibrary {
-    async fn claim(&self, model: Option<&str>, lease: Duration) -> Result<Option<IndexWork>> {
+    async fn claim(
+        &self,
+        model: Option<&str>,
+        lease: Duration,
+        passed_over: &[TenantId],
+    ) -> Result<Option<IndexWork>> {
+        let passed_over: Vec<&str> = passed_over.iter().map(TenantId::as_str).collect();
         for due in WorkKind::all(model) {
-            if let Some(work) = self.claim_of(&due, lease).await? {
+            if let Some(work) = self.claim_of(&due, lease, &passed_over).await? {
                 return Ok(Some(work));
             }
         }
@@ -105,13 +111,20 @@ impl IndexQueue for StoreLibrary {
 }
 
 impl StoreLibrary {
-    async fn claim_of(&self, due: &WorkKind<'_>, lease: Duration) -> Result<Option<IndexWork>> {
-        let (now, skip_locked) = (self.dialect().now, self.database.dialect().skip_locked);
-        let (look, take) = (due.sql(now, ""), due.sql(now, skip_locked));
+    async fn claim_of(
+        &self,
+        due: &WorkKind<'_>,
+        lease: Duration,
+        passed_over: &[&str],
+    ) -> Result<Option<IndexWork>> {
+        let (now, dialect) = (self.dialect().now, self.database.dialect());
+        let others = dialect.texts("$1");
+        let (look, take) = (due.sql(now, &others, ""), due.sql(now, &others, dialect.skip_locked));
+        let values = due.values(passed_over);
         // Reading is cheap; in SQLite, starting a write transaction is not.
-        while !self.database.query(&look, &due.values()).await?.is_empty() {
+        while !self.database.query(&look, &values).await?.is_empty() {
             let mut transaction = self.database.begin().await?;
-            let found = transaction.query(&take, &due.values()).await?;
+            let found = transaction.query(&take, &values).await?;
             let Some(row) = found.first() else { return Ok(None) };
             let next = AttachmentRow::of(row)?;
             let claim = new_claim();
@@ -236,8 +249,8 @@ impl StoreLibrary {
         let words: Vec<String> = chunks
             .iter()
             .map(|chunk| {
-                let mut words = chunk.words.clone();
-                words.retain(|word| is_word(word));
+                let words: Vec<&str> =
+                    chunk.words.split(' ').filter(|word| is_word(word)).collect();
                 (dialect.worded)(claimed.collection, &words)
             })
             .collect();
@@ -402,23 +415,30 @@ impl<'a> WorkKind<'a> {
         std::iter::once(Self::Read).chain(to_embed.into_iter().flatten()).collect()
     }
 
-    fn sql(&self, now: &str, lock: &str) -> String {
+    fn sql(&self, now: &str, others: &str, lock: &str) -> String {
         let which = match self {
             Self::Read => "r.state = 'in_progress'",
-            Self::EmbedBefore(_) => "r.state = 'completed' and r.model < $1 and n_passages > 0",
-            Self::EmbedAfter(_) => "r.state = 'completed' and r.model > $1 and n_passages > 0",
+            Self::EmbedBefore(_) => "r.state = 'completed' and r.model < $2 and n_passages > 0",
+            Self::EmbedAfter(_) => "r.state = 'completed' and r.model > $2 and n_passages > 0",
         };
         format!(
             "select r.number, r.tenant, r.file_id, r.chunking, r.state, r.n_claims, c.id
              from attachments as r join collections as c on c.number = r.collection
-             where {which} and r.not_before <= {now} order by r.number limit 1{lock}"
+             where {which} and r.not_before <= {now}
+                 and r.tenant not in (select value from {others}) order by r.number limit 1{lock}"
         )
     }
 
-    fn values(&self) -> Vec<Value<'a>> {
+    fn values<'b>(&self, passed_over: &'b [&'b str]) -> Vec<Value<'b>>
+    where
+        'a: 'b,
+    {
+        let passed_over = Value::Texts(passed_over);
         match self {
-            Self::Read => Vec::new(),
-            Self::EmbedBefore(model) | Self::EmbedAfter(model) => vec![Value::Text(model)],
+            Self::Read => vec![passed_over],
+            Self::EmbedBefore(model) | Self::EmbedAfter(model) => {
+                vec![passed_over, Value::Text(model)]
+            }
         }
     }
 }

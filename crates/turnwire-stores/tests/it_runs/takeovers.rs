@@ -23,7 +23,7 @@ use turnwire_contract::{
 };
 use turnwire_engine::{EngineParts, Runs, StartError};
 use turnwire_models::{Scripted, Turn};
-use turnwire_stores::Store;
+use turnwire_stores::{Store, StoreOptions};
 
 use crate::support::Backend;
 
@@ -102,6 +102,35 @@ async fn a_cancel_is_heeded_before_the_next_worker_begins() {
         let next = engine(&second, quick());
         next.start_worker().await.unwrap();
         assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Cancelled, "{}", backend.url);
+    }
+}
+
+/// C36: a worker says before it ends which of its runs is to blame, with a connection of its own.
+/// That run is blamed, and the one beside it is not even suspected.
+#[tokio::test]
+async fn a_worker_says_which_run_ends_it() {
+    for backend in Backend::both() {
+        let [first, second]: [Store; 2] = backend.stores_with(2, LEASE).await.try_into().unwrap();
+        first.heartbeat().await.unwrap();
+        let left = engine(&first, slow().repeat_last());
+        let ((blocking, _), (beside, _)) = (speaking(&left).await, speaking(&left).await);
+        let options = StoreOptions::at(backend.url.as_str());
+        Store::blame(&options, first.worker(), &blocking).await.unwrap();
+
+        let mut claimed = Vec::new();
+        let claiming = async {
+            while claimed.len() < 2 {
+                second.heartbeat().await.unwrap();
+                claimed.extend(second.claim(10).await.unwrap());
+                tokio::time::sleep(LEASE / 10).await;
+            }
+        };
+        timeout(SOON, claiming).await.expect("its worker is gone");
+        let [innocent, suspect] = claimed.as_slice() else { panic!("{claimed:?}") };
+        assert_eq!((&innocent.run_id, innocent.n_blamed), (&beside, 0), "{}", backend.url);
+        assert_eq!(innocent.probation, None, "{}", backend.url);
+        assert_eq!((&suspect.run_id, suspect.n_blamed), (&blocking, 1), "{}", backend.url);
+        assert!(suspect.probation.is_some(), "{}", backend.url);
     }
 }
 

@@ -86,7 +86,7 @@ impl Plainly {
     }
 
     fn vector(&self, text: &str) -> Vec<f32> {
-        let words = self.words(text);
+        let words = self.asked(text);
         let means = |same: &&[&str]| words.iter().any(|word| same.contains(&word.as_str()));
         let axis = MEANINGS.iter().map(|same| if means(same) { 1.0 } else { 0.01 });
         let vector: Vec<f32> = axis.collect();
@@ -97,7 +97,7 @@ impl Plainly {
 
 #[async_trait]
 impl TextAnalyzer for Plainly {
-    fn words(&self, text: &str) -> Vec<String> {
+    fn asked(&self, text: &str) -> Vec<String> {
         let words = text.split(|letter: char| !letter.is_alphanumeric());
         words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
     }
@@ -124,7 +124,7 @@ async fn read_all(library: &dyn Shelves, model: Option<&str>) {
 }
 
 async fn claim(library: &dyn Shelves, model: Option<&str>) -> Option<IndexWork> {
-    library.claim(model, LEASE).await.expect("it is there")
+    library.claim(model, LEASE, &[]).await.expect("it is there")
 }
 
 fn read(work: &IndexWork, model: Option<&str>) -> Indexed {
@@ -138,8 +138,9 @@ fn read(work: &IndexWork, model: Option<&str>) -> Indexed {
             let text = String::from_utf8_lossy(content).into_owned();
             let texts: Vec<String> = text.split("\n\n").map(str::to_owned).collect();
             let vectors = vectors(&texts);
-            let chunks =
-                texts.into_iter().map(|text| NewChunk { words: reader.words(&text), text });
+            let chunks = texts
+                .into_iter()
+                .map(|text| NewChunk { words: reader.asked(&text).join(" "), text });
             Indexed::Chunks { chunks: chunks.collect(), vectors }
         }
         IndexTask::Embed { chunks } => {
@@ -552,6 +553,9 @@ async fn a_claim_is_ones_own(library: &dyn Shelves) {
     for file in ["file-first", "file-second"] {
         attach(library, &tenant, &id, attachment(file, json!({}))).await;
     }
+    let passed_over = std::slice::from_ref(&tenant);
+    let none = library.claim(None, LEASE, passed_over).await.expect("it is there");
+    assert_eq!(none, None, "the tenant is passed over");
     let (first, second) = (claim(library, None).await, claim(library, None).await);
     let (first, second) = (first.expect("one waits"), second.expect("another waits"));
     assert_eq!((first.file_id.as_str(), second.file_id.as_str()), ("file-first", "file-second"));
@@ -571,7 +575,8 @@ async fn only_the_last_claim_counts(library: &dyn Shelves) {
     add(library, &tenant, "file-late", "walrus").await;
     open(library, &tenant, "vs_late", &[]).await;
     attach(library, &tenant, &id, attachment("file-late", json!({}))).await;
-    let late = library.claim(None, Duration::ZERO).await.expect("it is there").expect("it waits");
+    let late =
+        library.claim(None, Duration::ZERO, &[]).await.expect("it is there").expect("it waits");
     let last = claim(library, None).await.expect("the first claim is over");
     assert_eq!(library.renew(&late, LEASE).await, Ok(false));
     assert_eq!(library.finish(&late, read(&late, None)).await, Ok(false));
@@ -594,7 +599,7 @@ async fn a_file_that_is_never_finished_is_given_up(library: &dyn Shelves) {
     open(library, &tenant, "vs_given_up", &[]).await;
     attach(library, &tenant, &id, attachment("file-poison", json!({}))).await;
     for _ in 0..MAX_CLAIMS {
-        let work = library.claim(None, Duration::ZERO).await.expect("it is there");
+        let work = library.claim(None, Duration::ZERO, &[]).await.expect("it is there");
         assert!(work.is_some_and(|work| work.file_id.as_str() == "file-poison"));
     }
     assert_eq!(claim(library, None).await, None);

@@ -21,6 +21,7 @@ pub async fn check<S: Workers + RunStore>(make: impl AsyncFn(usize, Duration) ->
     each_run_goes_to_one_claimer(&make(5, LONG_LEASE).await).await;
     a_released_run_is_claimed_at_once(&make(2, LEASE).await).await;
     deaths_are_counted(&make(3, LEASE).await).await;
+    a_death_is_blamed_on_the_suspect(&make(6, LEASE).await).await;
     a_command_outlives_the_worker(&make(2, LEASE).await).await;
     a_command_wakes_the_worker(&make(1, LEASE).await).await;
     commands_are_for_active_runs_of_ones_own(&make(2, LEASE).await).await;
@@ -65,15 +66,19 @@ fn abandoned(run_id: &RunId, n_deaths: u32) -> AbandonedRun {
         tenant: tenant(),
         run_id: run_id.clone(),
         n_deaths,
+        n_blamed: 0,
+        probation: None,
         n_failed_takeovers: 0,
         last_heard: None,
     }
 }
 
-/// Claims, and leaves out when the worker before was last heard of.
+/// Claims, and leaves out when the worker before was last heard of, and for how long the run is
+/// suspected.
 async fn claim(worker: &impl Workers) -> Vec<AbandonedRun> {
     let claimed = worker.claim(100).await.expect("it can claim");
-    claimed.into_iter().map(|run| AbandonedRun { last_heard: None, ..run }).collect()
+    let known = |run| AbandonedRun { last_heard: None, probation: None, ..run };
+    claimed.into_iter().map(known).collect()
 }
 
 /// Claims right after a heartbeat: on a busy machine the lease of the last one may be over.
@@ -150,6 +155,69 @@ async fn deaths_are_counted<S: Workers + RunStore>(workers: &[S]) {
     second.heartbeat().await.expect("it can be heard");
     third.release(&run_id).await.expect("it is its own");
     assert_eq!(claim(second).await, [abandoned(&run_id, 2)], "C22: a release is no death");
+}
+
+/// Claims what can be claimed until it is this run, or for half a minute.
+async fn claim_until(worker: &impl Workers, run_id: &RunId) -> Vec<AbandonedRun> {
+    let mut claimed = Vec::new();
+    let until = Instant::now() + Duration::from_secs(30);
+    while !claimed.iter().any(|run: &AbandonedRun| run.run_id == *run_id) {
+        assert!(Instant::now() < until, "{run_id} cannot be claimed, only {claimed:?}");
+        worker.heartbeat().await.expect("it can be heard");
+        claimed.extend(worker.claim(100).await.expect("it can claim"));
+        sleep(LEASE / 10).await;
+    }
+    claimed
+}
+
+/// C22, C36: two workers die with both of two runs. From then on each is taken over alone, and only
+/// the one that was alone when its worker died is to blame.
+async fn a_death_is_blamed_on_the_suspect<S: Workers + RunStore>(workers: &[S]) {
+    let [one, second, third, fourth, fifth, sixth] = workers else { panic!("six were asked for") };
+    one.heartbeat().await.expect("it can be heard");
+    let (poison, beside) = (create(one, "run_a_poison").await, create(one, "run_beside").await);
+    heartbeat_for(&[second], 15).await;
+    second.heartbeat().await.expect("it can be heard");
+    let claimed = second.claim(100).await.expect("it can claim");
+    assert_eq!(claimed.len(), 2, "one death may be chance: {claimed:?}");
+    assert!(claimed.iter().all(|run| run.n_blamed == 0 && run.probation.is_none()), "{claimed:?}");
+    heartbeat_for(&[third], 15).await;
+    third.heartbeat().await.expect("it can be heard");
+    let claimed = third.claim(100).await.expect("it can claim");
+    let [suspect] = claimed.as_slice() else { panic!("one suspect at a time: {claimed:?}") };
+    assert_eq!((&suspect.run_id, suspect.n_deaths, suspect.n_blamed), (&poison, 2, 0));
+    assert!(suspect.probation.is_some(), "{suspect:?}");
+    assert_eq!(claim_alive(third).await, [], "it has a suspect already");
+
+    // It dies with the poison. The other run was not there.
+    heartbeat_for(&[fourth], 15).await;
+    let claimed = claim_until(fourth, &beside).await;
+    let [suspect] = claimed.as_slice() else { panic!("the other one waits: {claimed:?}") };
+    assert_eq!((suspect.n_deaths, suspect.n_blamed), (2, 0));
+    assert_eq!(claim_alive(fourth).await, [], "it has a suspect already");
+    fourth.end_probation(&beside).await.expect("it can be said");
+    let claimed = claim_until(fourth, &poison).await;
+    let [suspect] = claimed.as_slice() else { panic!("the other one is here: {claimed:?}") };
+    assert_eq!((suspect.n_deaths, suspect.n_blamed), (3, 1), "it was alone");
+
+    // It dies with both. It is known which one did it.
+    heartbeat_for(&[fifth], 15).await;
+    let claimed = claim_until(fifth, &poison).await;
+    let found = claimed.iter().find(|run| run.run_id == beside).expect("nothing speaks against it");
+    assert_eq!((found.n_deaths, found.n_blamed, found.probation), (3, 0, None));
+    let found = claimed.iter().find(|run| run.run_id == poison).expect("it was waited for");
+    assert_eq!((found.n_deaths, found.n_blamed), (4, 2));
+    assert!(found.probation.is_some(), "{found:?}");
+
+    // Released, it is a suspect all the same.
+    fifth.release(&poison).await.expect("it is its own");
+    let claimed = claim_until(sixth, &poison).await;
+    let found = claimed.iter().find(|run| run.run_id == poison).expect("it was waited for");
+    assert_eq!((found.n_deaths, found.n_blamed), (4, 2), "C22: a release is no death");
+    assert!(found.probation.is_some(), "{found:?}");
+    for (worker, run_id) in [(fifth, &beside), (sixth, &poison)] {
+        worker.finish(run_id, RunOutcome::Completed, Vec::new()).await.expect("it is active");
+    }
 }
 
 async fn a_command_outlives_the_worker<S: Workers + RunStore>(workers: &[S]) {

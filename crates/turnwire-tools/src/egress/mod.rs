@@ -22,14 +22,13 @@ use reqwest::{
 };
 use thiserror::Error;
 use tracing::{debug, warn};
-use turnwire_http::chain;
+use turnwire_http::{ReadError, chain, read_at_most};
 
 use self::resolver::CheckedResolver;
 pub use self::{
     resolver::{Lookup, SystemLookup},
     rules::{Rules, UrlRefusal},
 };
-use crate::answer::{ReadError, read_at_most};
 
 use turnwire_contract::partial_debug;
 

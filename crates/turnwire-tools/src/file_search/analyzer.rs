@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use turnwire_contract::{EmbeddingError, TextAnalyzer};
 
-use super::{Embeddings, words};
+use super::Embeddings;
+use crate::documents;
 
 /// The default [`TextAnalyzer`].
 #[derive(Debug, Default)]
@@ -20,12 +21,8 @@ impl DefaultAnalyzer {
 
 #[async_trait]
 impl TextAnalyzer for DefaultAnalyzer {
-    fn words(&self, text: &str) -> Vec<String> {
-        words::words_of(text)
-    }
-
     fn asked(&self, question: &str) -> Vec<String> {
-        words::asked(question)
+        documents::asked(question)
     }
 
     fn model(&self) -> Option<&str> {

@@ -7,12 +7,9 @@ use serde::Deserialize;
 use serde_json::json;
 use thiserror::Error;
 use turnwire_contract::{EmbeddingError, partial_debug};
-use turnwire_http::chain;
+use turnwire_http::{ReadError, chain, read_at_most};
 
-use crate::{
-    Secret,
-    answer::{ReadError, read_at_most},
-};
+use crate::Secret;
 
 /// Maximum number of texts per request.
 const AT_ONCE: usize = 64;

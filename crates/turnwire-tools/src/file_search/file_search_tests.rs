@@ -10,7 +10,8 @@ use turnwire_contract::{
 };
 use turnwire_stores::Store;
 
-use super::{DefaultAnalyzer, FileSearch, Indexer, words};
+use super::{DefaultAnalyzer, FileSearch, Indexer};
+use crate::documents::{self, DocumentReader};
 
 struct NobodyListens;
 
@@ -60,7 +61,7 @@ async fn library(reader: Arc<dyn TextAnalyzer>) -> Arc<dyn Library> {
         let attachment = Attachment { attributes, ..waiting };
         library.attach(&tenant, &id, None, vec![attachment]).await.unwrap();
     }
-    let indexer = Indexer::new(library.clone(), reader, None);
+    let indexer = Indexer::new(library.clone(), reader, DocumentReader::in_process());
     assert_eq!(indexer.work_off().await, Ok(2));
     library
 }
@@ -167,8 +168,8 @@ struct Away;
 
 #[async_trait]
 impl TextAnalyzer for Away {
-    fn words(&self, text: &str) -> Vec<String> {
-        words::words_of(text)
+    fn asked(&self, text: &str) -> Vec<String> {
+        documents::asked(text)
     }
 
     fn model(&self) -> Option<&str> {

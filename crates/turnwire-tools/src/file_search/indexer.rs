@@ -1,23 +1,31 @@
 //! Indexes the files in a library's queue, in the background.
+//!
+//! Tenants take turns: one with many files does not keep another one waiting.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    future::Future,
+    sync::Arc,
+    time::Duration,
+};
 
-use tokio::time::{Instant, interval, sleep};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, interval, sleep},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use turnwire_contract::{
-    Chunking, ExtractionFailure, IndexQueue, IndexTask, IndexWork, Indexed, LibraryError, NewChunk,
-    TextAnalyzer, Vectors, partial_debug,
+    IndexQueue, IndexTask, IndexWork, Indexed, LibraryError, TenantId, TextAnalyzer, Vectors,
+    partial_debug,
 };
 
-use super::{
-    PdfProgram, chunking,
-    text::{Kind, NoText, without_markup},
-};
+use crate::documents::{DocumentReader, Task, Unread};
 
-/// Number of files that are indexed concurrently. One can be split while another waits for its
-/// vectors.
-const AT_ONCE: usize = 2;
+/// Number of files that are indexed concurrently, of all tenants and of one. One can be read while
+/// another waits for its vectors.
+const AT_ONCE: usize = 3;
+const AT_ONCE_PER_TENANT: usize = 2;
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -30,8 +38,9 @@ const BETWEEN_TIDYINGS: Duration = Duration::from_mins(1);
 /// Time without requests for vectors after one has failed.
 const WITHOUT_VECTORS: Duration = Duration::from_secs(30);
 
-/// Maximum number of chunks per file. A regular file within the size limit has fewer.
-const MAX_CHUNKS: usize = 200_000;
+/// Number of tenants that wait for the others to have their turn. With more, some of them may have
+/// two turns in a round.
+const MAX_SERVED: usize = 1_000;
 
 /// Claims files from a queue, extracts their text, and stores the chunks.
 ///
@@ -40,8 +49,42 @@ const MAX_CHUNKS: usize = 200_000;
 #[derive(Clone)]
 pub struct Indexer {
     queue: Arc<dyn IndexQueue>,
-    reader: Arc<dyn TextAnalyzer>,
-    pdf: Option<PdfProgram>,
+    analyzer: Arc<dyn TextAnalyzer>,
+    documents: DocumentReader,
+}
+
+/// Whose file is next.
+#[derive(Default)]
+struct Turns {
+    /// Number of files of each tenant that are being indexed.
+    at_work: HashMap<TenantId, usize>,
+    /// Tenants that had their turn in this round.
+    served: HashSet<TenantId>,
+}
+
+impl Turns {
+    /// Tenants that have no place left and, within a round, those that had their turn.
+    fn passed_over(&self) -> Vec<TenantId> {
+        let busy = self.at_work.iter().filter(|(_, n_files)| **n_files >= AT_ONCE_PER_TENANT);
+        busy.map(|(tenant, _)| tenant).chain(&self.served).cloned().collect()
+    }
+
+    fn began(&mut self, tenant: &TenantId) {
+        *self.at_work.entry(tenant.clone()).or_default() += 1;
+        if self.served.len() >= MAX_SERVED {
+            self.served.clear();
+        }
+        self.served.insert(tenant.clone());
+    }
+
+    fn ended(&mut self, tenant: &TenantId) {
+        if let Some(n_files) = self.at_work.get_mut(tenant) {
+            *n_files -= 1;
+            if *n_files == 0 {
+                self.at_work.remove(tenant);
+            }
+        }
+    }
 }
 
 /// State of a worker between two files.
@@ -58,19 +101,20 @@ impl WorkerState {
 }
 
 impl Indexer {
-    /// Creates an indexer for `queue`. Without a program for them, PDFs cannot be indexed.
+    /// Creates an indexer for `queue`, which reads its files with `documents`.
     pub fn new(
         queue: Arc<dyn IndexQueue>,
-        reader: Arc<dyn TextAnalyzer>,
-        pdf: Option<PdfProgram>,
+        analyzer: Arc<dyn TextAnalyzer>,
+        documents: DocumentReader,
     ) -> Self {
-        Self { queue, reader, pdf }
+        Self { queue, analyzer, documents }
     }
 
     /// Indexes files until `stop` is cancelled. Unfinished files are indexed after the next start,
     /// or by other processes.
     pub async fn run(self, stop: CancellationToken) {
-        let workers = (0..AT_ONCE).map(|_| self.work());
+        let turns = Mutex::default();
+        let workers = (0..AT_ONCE).map(|_| self.work(&turns));
         let all = async { tokio::join!(futures::future::join_all(workers), self.keep_tidy()) };
         stop.run_until_cancelled(all).await;
     }
@@ -78,17 +122,18 @@ impl Indexer {
     /// Indexes all files that are queued now, and returns their number.
     pub async fn work_off(&self) -> Result<usize, LibraryError> {
         let (mut n_files, mut worker) = (0, WorkerState::default());
-        while self.next(&mut worker).await? {
+        let turns = Mutex::default();
+        while self.next(&mut worker, &turns).await? {
             n_files += 1;
         }
         self.queue.tidy().await?;
         Ok(n_files)
     }
 
-    async fn work(&self) {
+    async fn work(&self, turns: &Mutex<Turns>) {
         let mut worker = WorkerState::default();
         loop {
-            match self.next(&mut worker).await {
+            match self.next(&mut worker, turns).await {
                 Ok(true) => {}
                 Ok(false) => self.pause().await,
                 Err(error) => {
@@ -116,15 +161,46 @@ impl Indexer {
     }
 
     /// Indexes one file. Returns false if none is queued.
-    async fn next(&self, worker: &mut WorkerState) -> Result<bool, LibraryError> {
-        let model = self.reader.model().filter(|_| worker.wants_vectors());
-        let Some(work) = self.queue.claim(model, LEASE).await? else { return Ok(false) };
-        let done = self.read(&work, worker);
-        if let Some(end) = self.while_ours(&work, done).await? {
-            let finished = self.queue.finish(&work, end);
-            self.while_ours(&work, finished).await?.transpose()?;
+    async fn next(
+        &self,
+        worker: &mut WorkerState,
+        turns: &Mutex<Turns>,
+    ) -> Result<bool, LibraryError> {
+        let Some(work) = self.claim(worker, turns).await? else { return Ok(false) };
+        let indexed = self.index(&work, worker).await;
+        turns.lock().await.ended(&work.tenant);
+        indexed.map(|()| true)
+    }
+
+    /// Claims a file of a tenant that had no turn in this round, or else begins the next round.
+    async fn claim(
+        &self,
+        worker: &WorkerState,
+        turns: &Mutex<Turns>,
+    ) -> Result<Option<IndexWork>, LibraryError> {
+        let model = self.analyzer.model().filter(|_| worker.wants_vectors());
+        // Held meanwhile: two workers that claim at once would not see each other's turn.
+        let mut turns = turns.lock().await;
+        loop {
+            let work = self.queue.claim(model, LEASE, &turns.passed_over()).await?;
+            if let Some(work) = work {
+                turns.began(&work.tenant);
+                return Ok(Some(work));
+            }
+            if turns.served.is_empty() {
+                return Ok(None);
+            }
+            turns.served.clear();
         }
-        Ok(true)
+    }
+
+    async fn index(&self, work: &IndexWork, worker: &mut WorkerState) -> Result<(), LibraryError> {
+        let done = self.read(work, worker);
+        if let Some(end) = self.while_ours(work, done).await? {
+            let finished = self.queue.finish(work, end);
+            self.while_ours(work, finished).await?.transpose()?;
+        }
+        Ok(())
     }
 
     /// Awaits `doing` and renews the claim meanwhile. Returns `None` if the claim is lost.
@@ -152,31 +228,36 @@ impl Indexer {
     async fn read(&self, work: &IndexWork, worker: &mut WorkerState) -> Indexed {
         match &work.task {
             IndexTask::Read { content, chunking } => {
-                let texts = match self.chunks(&work.file_name, content, *chunking).await {
-                    Ok(texts) => texts,
-                    Err(NoText { why, reason }) => {
+                let task = Task::File { name: work.file_name.clone(), chunking: *chunking };
+                let chunks = match self.documents.chunks(&work.tenant, task, content).await {
+                    Ok(chunks) => chunks,
+                    Err(Unread { why, reason }) => {
                         info!(file = %work.file_id, %reason, "text extraction failed");
                         return Indexed::Failed { why, reason };
                     }
                 };
-                let vectors = self.vectors(&texts, worker).await;
-                let chunks = texts
-                    .into_iter()
-                    .map(|text| NewChunk { words: self.reader.words(&text), text });
-                Indexed::Chunks { chunks: chunks.collect(), vectors }
+                let texts = chunks.iter().map(|chunk| chunk.text.as_str());
+                let vectors = self.vectors(texts, worker).await;
+                Indexed::Chunks { chunks, vectors }
             }
-            IndexTask::Embed { chunks } => match self.vectors(chunks, worker).await {
-                Some(vectors) => Indexed::Vectors(vectors),
-                None => Indexed::NotNow(WITHOUT_VECTORS),
-            },
+            IndexTask::Embed { chunks } => {
+                match self.vectors(chunks.iter().map(String::as_str), worker).await {
+                    Some(vectors) => Indexed::Vectors(vectors),
+                    None => Indexed::NotNow(WITHOUT_VECTORS),
+                }
+            }
         }
     }
 
     /// Returns the vectors of these chunks, if a model is configured and available.
-    async fn vectors(&self, texts: &[String], worker: &mut WorkerState) -> Option<Vectors> {
-        let model = self.reader.model().filter(|_| worker.wants_vectors())?.to_owned();
-        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        match self.reader.vectors(&texts).await {
+    async fn vectors<'a>(
+        &self,
+        texts: impl Iterator<Item = &'a str>,
+        worker: &mut WorkerState,
+    ) -> Option<Vectors> {
+        let model = self.analyzer.model().filter(|_| worker.wants_vectors())?.to_owned();
+        let texts: Vec<&str> = texts.collect();
+        match self.analyzer.vectors(&texts).await {
             Ok(vectors) => Some(Vectors { model, vectors }),
             Err(cause) => {
                 warn!(%cause, "embeddings unavailable, files indexed for full-text search only");
@@ -185,49 +266,9 @@ impl Indexer {
             }
         }
     }
-
-    async fn chunks(
-        &self,
-        name: &str,
-        content: &Arc<[u8]>,
-        chunking: Chunking,
-    ) -> Result<Vec<String>, NoText> {
-        let (text, is_markdown) = match Kind::of(name, content) {
-            Kind::Text(text) => (text.to_owned(), false),
-            Kind::Markdown(text) => (text.to_owned(), true),
-            Kind::Page(page) => (without_markup(page), false),
-            Kind::Pdf => (self.text_of_pdf(name, content).await?, false),
-            Kind::Unknown => return Err(unsupported(name)),
-        };
-        // Splitting a large text is slow.
-        let cut = move || chunking::chunks(&text.replace('\0', " "), is_markdown, chunking);
-        let chunks = tokio::task::spawn_blocking(cut).await.map_err(|error| {
-            warn!(%error, "chunking failed");
-            NoText { why: ExtractionFailure::Broke, reason: "text extraction failed".to_owned() }
-        })?;
-        if chunks.len() > MAX_CHUNKS {
-            let reason = format!("`{name}` has more than {MAX_CHUNKS} chunks");
-            return Err(NoText { why: ExtractionFailure::Invalid, reason });
-        }
-        Ok(chunks)
-    }
-
-    async fn text_of_pdf(&self, name: &str, content: &[u8]) -> Result<String, NoText> {
-        match &self.pdf {
-            Some(program) => program.text_of(name, content).await,
-            None => Err(unsupported(name)),
-        }
-    }
 }
 
-fn unsupported(name: &str) -> NoText {
-    let reason = format!(
-        "`{name}` cannot be searched: only text in UTF-8, Markdown, HTML and PDF can be read"
-    );
-    NoText { why: ExtractionFailure::Unsupported, reason }
-}
-
-partial_debug!(Indexer { pdf });
+partial_debug!(Indexer { documents });
 
 #[cfg(test)]
 #[path = "indexer_tests.rs"]

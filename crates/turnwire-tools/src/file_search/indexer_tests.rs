@@ -16,8 +16,8 @@ use turnwire_contract::{
 };
 use turnwire_stores::{Store, StoreLibrary};
 
-use super::{Indexer, PdfProgram};
-use crate::file_search::words;
+use super::{AT_ONCE, AT_ONCE_PER_TENANT, Indexer, Turns, WorkerState};
+use crate::documents::{self, DocumentReader};
 
 /// An analyzer with the same vector for all texts. It can be made unavailable.
 #[derive(Default)]
@@ -28,8 +28,8 @@ struct Meaning {
 
 #[async_trait]
 impl TextAnalyzer for Meaning {
-    fn words(&self, text: &str) -> Vec<String> {
-        words::words_of(text)
+    fn asked(&self, text: &str) -> Vec<String> {
+        documents::asked(text)
     }
 
     fn model(&self) -> Option<&str> {
@@ -53,19 +53,24 @@ struct Desk {
 }
 
 impl Desk {
-    async fn new(reader: Arc<dyn TextAnalyzer>, pdf: Option<PdfProgram>) -> Self {
+    async fn new(reader: Arc<dyn TextAnalyzer>, documents: DocumentReader) -> Self {
         let library = Arc::new(Store::in_memory().await.unwrap().library(reader.clone()));
-        let indexer = Indexer::new(library.clone(), reader, pdf);
+        let indexer = Indexer::new(library.clone(), reader, documents);
         let (tenant, id) = (TenantId::default(), CollectionId::from("vs"));
-        let at = Timestamp::from_micros(1);
-        let notes = CollectionNotes::default();
-        let record = CollectionRecord { id: id.clone(), created_at: at, last_active_at: at, notes };
-        library.open_collection(&tenant, record).await.unwrap();
-        Self { library, indexer, tenant, id }
+        let desk = Self { library, indexer, tenant, id };
+        desk.open().await;
+        desk
     }
 
-    async fn words_only(pdf: Option<PdfProgram>) -> Self {
-        Self::new(Arc::new(crate::file_search::DefaultAnalyzer::default()), pdf).await
+    async fn open(&self) {
+        let (id, at) = (self.id.clone(), Timestamp::from_micros(1));
+        let notes = CollectionNotes::default();
+        let record = CollectionRecord { id, created_at: at, last_active_at: at, notes };
+        self.library.open_collection(&self.tenant, record).await.unwrap();
+    }
+
+    async fn words_only(documents: DocumentReader) -> Self {
+        Self::new(Arc::new(crate::file_search::DefaultAnalyzer::default()), documents).await
     }
 
     async fn hand_in(&self, name: &str, content: &[u8], chunking: Chunking) {
@@ -95,31 +100,23 @@ impl Desk {
     }
 }
 
-fn cat() -> PdfProgram {
-    let mut program = PdfProgram::new("/bin/sh", "-c");
-    program.arguments.push("exec /usr/bin/tail -c +9".into());
-    program
-}
-
 #[tokio::test]
 async fn files_are_read_as_what_they_are() {
-    let desk = Desk::words_only(Some(cat())).await;
+    let desk = Desk::words_only(DocumentReader::in_process()).await;
     desk.hand_in("a.txt", b"Walruses sleep.", Chunking::Auto).await;
     desk.hand_in("b.html", b"<p>Penguins &amp; <b>fish</b></p>", Chunking::Auto).await;
-    desk.hand_in("c.pdf", b"%PDF-1.\nLions roar.\0", Chunking::Auto).await;
     desk.hand_in("d.md", b"# Giraffes\n\nare tall.", Chunking::Auto).await;
     assert_eq!(desk.state("a.txt").await, Indexing::InProgress);
-    assert_eq!(desk.indexer.work_off().await, Ok(4));
+    assert_eq!(desk.indexer.work_off().await, Ok(3));
     assert_eq!(desk.find("sleeping walrus").await, ["a.txt"]);
     assert_eq!(desk.chunks("b.html").await, ["Penguins & fish"]);
-    assert_eq!(desk.chunks("c.pdf").await, ["Lions roar."]);
     assert_eq!(desk.chunks("d.md").await, ["# Giraffes\n\nare tall."]);
 }
 
 /// A15: a file that cannot be indexed has a reason for its owner, and other files are not affected.
 #[tokio::test]
 async fn what_cannot_be_read_says_why() {
-    let desk = Desk::words_only(None).await;
+    let desk = Desk::words_only(DocumentReader::in_process()).await;
     desk.hand_in("picture.png", b"\x89PNG\r\n\x1a\n\0", Chunking::Auto).await;
     desk.hand_in("paper.pdf", b"%PDF-1.7", Chunking::Auto).await;
     desk.hand_in("a.txt", b"Walrus.", Chunking::Auto).await;
@@ -138,7 +135,7 @@ async fn what_cannot_be_read_says_why() {
 
 #[tokio::test]
 async fn a_file_is_cut_as_its_owner_says() {
-    let desk = Desk::words_only(None).await;
+    let desk = Desk::words_only(DocumentReader::in_process()).await;
     let text = "walrus ".repeat(200);
     let cut = Chunking::Static { max_tokens: 100, overlap_tokens: 0 };
     desk.hand_in("auto.txt", text.as_bytes(), Chunking::Auto).await;
@@ -153,7 +150,7 @@ async fn a_file_is_cut_as_its_owner_says() {
 async fn vectors_follow_when_the_model_is_back() {
     let meaning = Arc::new(Meaning::default());
     meaning.away.store(true, Ordering::SeqCst);
-    let desk = Desk::new(meaning.clone(), None).await;
+    let desk = Desk::new(meaning.clone(), DocumentReader::in_process()).await;
     for name in ["a.txt", "b.txt", "c.txt"] {
         desk.hand_in(name, b"Walrus.", Chunking::Auto).await;
     }
@@ -170,7 +167,7 @@ async fn vectors_follow_when_the_model_is_back() {
 /// Files are indexed in the background, also those added later, until the indexer is stopped.
 #[tokio::test]
 async fn files_are_read_in_the_background() {
-    let desk = Desk::words_only(None).await;
+    let desk = Desk::words_only(DocumentReader::in_process()).await;
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     tasks.spawn(desk.indexer.clone().run(stop.clone()));
     for name in ["a.txt", "b.txt"] {
@@ -186,10 +183,13 @@ async fn files_are_read_in_the_background() {
     tasks.close();
     tasks.wait().await;
     desk.hand_in("late.txt", b"Walrus.", Chunking::Auto).await;
-    assert!(desk.library.claim(None, Duration::ZERO).await.unwrap().is_some(), "nobody has it");
+    assert!(
+        desk.library.claim(None, Duration::ZERO, &[]).await.unwrap().is_some(),
+        "nobody has it"
+    );
 }
 
-/// A queue with one PDF, whose claim is lost as soon as it is to be renewed.
+/// A queue with one file, whose claim is lost as soon as it is to be renewed.
 #[derive(Default)]
 struct Withdrawn {
     n_claims: AtomicUsize,
@@ -201,16 +201,17 @@ impl IndexQueue for Withdrawn {
         &self,
         _model: Option<&str>,
         _lease: Duration,
+        _passed_over: &[TenantId],
     ) -> Result<Option<IndexWork>, LibraryError> {
         let is_first = self.n_claims.fetch_add(1, Ordering::SeqCst) == 0;
         Ok(is_first.then(|| IndexWork {
             tenant: TenantId::default(),
             collection_id: CollectionId::from("vs"),
-            file_id: FileId::from("slow.pdf"),
-            file_name: "slow.pdf".to_owned(),
+            file_id: FileId::from("slow.txt"),
+            file_name: "slow.txt".to_owned(),
             claim: 1,
             task: IndexTask::Read {
-                content: b"%PDF-1.7".as_slice().into(),
+                content: b"walrus".as_slice().into(),
                 chunking: Chunking::Auto,
             },
         }))
@@ -234,9 +235,54 @@ impl IndexQueue for Withdrawn {
 /// Indexing stops when the file is cancelled or detached.
 #[tokio::test(start_paused = true)]
 async fn a_file_that_nobody_wants_any_more_is_let_go() {
-    let mut slow = PdfProgram::new("/bin/sleep", "1000");
-    slow.timeout = Duration::from_secs(100_000);
+    let slow = DocumentReader::program("/bin/sleep", "1000").within(Duration::from_hours(24));
     let reader = Arc::new(crate::file_search::DefaultAnalyzer::default());
-    let indexer = Indexer::new(Arc::new(Withdrawn::default()), reader, Some(slow));
+    let indexer = Indexer::new(Arc::new(Withdrawn::default()), reader, slow);
     assert_eq!(indexer.work_off().await, Ok(1));
+}
+
+/// A20: a tenant with many files has no more turns than one with few.
+#[tokio::test]
+async fn tenants_take_turns() {
+    let reader = Arc::new(crate::file_search::DefaultAnalyzer::default());
+    let library = Arc::new(Store::in_memory().await.unwrap().library(reader.clone()));
+    let desk = |name: &str| Desk {
+        library: library.clone(),
+        indexer: Indexer::new(library.clone(), reader.clone(), DocumentReader::in_process()),
+        tenant: TenantId::from(name),
+        id: CollectionId::from(name),
+    };
+    let (greedy, modest) = (desk("greedy"), desk("modest"));
+    for (desk, n_files) in [(&greedy, 5), (&modest, 2)] {
+        desk.open().await;
+        for n in 0..n_files {
+            desk.hand_in(&format!("{n}.txt"), b"Walrus.", Chunking::Auto).await;
+        }
+    }
+    let (turns, worker) = (tokio::sync::Mutex::<Turns>::default(), WorkerState::default());
+    let mut order = Vec::new();
+    while let Some(work) = greedy.indexer.claim(&worker, &turns).await.unwrap() {
+        turns.lock().await.ended(&work.tenant);
+        order.push(work.tenant.to_string());
+    }
+    assert_eq!(
+        order,
+        ["greedy", "modest", "greedy", "modest", "greedy", "greedy", "greedy"],
+        "in turn, for as long as both have files"
+    );
+}
+
+/// A20: one tenant never has all places, so another one finds one at once.
+#[tokio::test]
+async fn a_tenant_never_has_all_places() {
+    let desk = Desk::words_only(DocumentReader::in_process()).await;
+    for n in 0..5 {
+        desk.hand_in(&format!("{n}.txt"), b"Walrus.", Chunking::Auto).await;
+    }
+    let (turns, worker) = (tokio::sync::Mutex::<Turns>::default(), WorkerState::default());
+    let mut n_claimed = 0;
+    while desk.indexer.claim(&worker, &turns).await.unwrap().is_some() {
+        n_claimed += 1;
+    }
+    assert_eq!((n_claimed, AT_ONCE), (AT_ONCE_PER_TENANT, 3));
 }

@@ -1,18 +1,13 @@
 //! Search in uploaded files.
 //!
 //! [`FileSearch`] is the tool. A [`Library`] stores the files and finds chunks. An [`Indexer`]
-//! indexes files in the background: `text` detects the type, `pdf` extracts text from PDFs,
-//! `chunking` splits the text, and a [`DefaultAnalyzer`] computes the `words` and, with
-//! `embeddings`, the vectors.
+//! indexes files in the background: [`documents`](crate::documents) reads them, and with
+//! `embeddings`, a [`DefaultAnalyzer`] computes the vectors.
 
 mod analyzer;
-mod chunking;
 mod embeddings;
 mod indexer;
-mod pdf;
 mod settings;
-mod text;
-mod words;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -29,7 +24,6 @@ pub use self::{
     analyzer::DefaultAnalyzer,
     embeddings::{Embeddings, EmbeddingsError, EmbeddingsOptions},
     indexer::Indexer,
-    pdf::PdfProgram,
 };
 use crate::{Result, function::typed};
 

@@ -19,7 +19,7 @@ use super::{
     connection::Connection,
     elicitation::input_responses,
     result::convert,
-    router::PendingCall,
+    router::{PendingCall, QuestionCount},
     task,
     tool::{McpTool, NoResponse, cancelled},
 };
@@ -57,7 +57,7 @@ impl Tool for McpTool {
 
     async fn call(&self, request: ToolRequest, context: ToolContext) -> Result<ToolOutput> {
         match context.begun_task() {
-            Some(task) => self.poll_task(task, &context).await,
+            Some(task) => self.poll_task(task, &context, &QuestionCount::new()).await,
             None => self.start_call(request, &context).await,
         }
     }
@@ -74,10 +74,11 @@ impl McpTool {
             state: None,
             as_task: self.server.requires_task(name),
         };
+        let questions = QuestionCount::new();
         for _ in 0..MAX_ROUNDS {
             let connection = self.connection(context).await?;
             let _call_token = connection.calls.token();
-            let pending = PendingCall::new(context.run_id.clone());
+            let pending = PendingCall::new(context.run_id.clone(), &questions);
             let sent = self.send(&connection, self.build_request(&round, context), &pending);
             let response = match sent.await {
                 Ok(handle) => self.response(handle, &pending, context).await,
@@ -93,11 +94,14 @@ impl McpTool {
                 Ok(ServerResult::InputRequiredResult(asked)) => {
                     let InputRequiredResult { input_requests, request_state, .. } = asked;
                     let requests = input_requests.unwrap_or_default();
-                    round.responses = Some(input_responses(label, requests, context).await?);
+                    round.responses =
+                        Some(input_responses(label, requests, context, &questions).await?);
                     round.state = request_state;
                 }
                 Ok(other) => match task::created_task(&other) {
-                    Some(created_task) => return self.follow_task(created_task, context).await,
+                    Some(created_task) => {
+                        return self.follow_task(created_task, context, &questions).await;
+                    }
                     None => return Err(ToolError::Failed(unsupported(label))),
                 },
                 Err(NoResponse::Cancelled) => return Err(cancelled()),

@@ -25,18 +25,20 @@ use rmcp::{
         serve_client_with_lifecycle,
     },
     transport::{
-        DynamicTransportError, StreamableHttpClientTransport,
+        DynamicTransportError, StreamableHttpClientTransport, Transport,
         common::client_side_sse::ExponentialBackoff,
         streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError},
     },
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 use turnwire_contract::{ServerSecrets, ToolSpec};
 
 use super::{
     elicitation::McpClientHandler,
+    http::{self, HttpClient},
+    json_size::json_size,
     oauth::Authorization,
     options::McpTransport,
     process::ServerProcess,
@@ -48,8 +50,15 @@ use crate::{Egress, secret::Secret, sync::lock};
 /// Maximum number of tools per server.
 const MAX_TOOLS: usize = 1_000;
 
-/// Maximum number of pages in a tool list.
+/// Maximum number of pages in a tool list, and the maximum size of its tools in JSON.
 const MAX_PAGES: usize = 100;
+const MAX_LIST_BYTES: usize = 16 * 1024 * 1024;
+
+/// How many lists are requested one after another while the list keeps changing, and the pause
+/// before each further one, which doubles.
+const MAX_LISTS_AT_ONCE: u32 = 3;
+const MIN_LIST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_LIST_PAUSE: Duration = Duration::from_mins(5);
 
 /// Timeout for the subscription to changes of the tool list.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -83,6 +92,38 @@ struct CachedTools {
     tools: ToolSpecs,
     /// Number of change notifications before the list was requested.
     changes: u64,
+    pace: ListPace,
+}
+
+/// How often the tool list is requested. Some changes in a row are followed at once; a server
+/// whose list changes on and on is asked less and less often.
+#[derive(Debug, Clone, Copy)]
+struct ListPace {
+    /// Number of requests since the last quiet time.
+    n_lists: u32,
+    pause: Duration,
+    last: Instant,
+    /// When the list may be requested again.
+    next: Instant,
+}
+
+impl ListPace {
+    /// The pace after the first list.
+    fn new(now: Instant) -> Self {
+        Self { n_lists: 1, pause: MIN_LIST_PAUSE, last: now, next: now }
+    }
+
+    /// The pace after another list.
+    fn after(self, now: Instant) -> Self {
+        if now.duration_since(self.last) >= self.pause.saturating_mul(2) {
+            return Self::new(now);
+        }
+        if self.n_lists < MAX_LISTS_AT_ONCE {
+            return Self { n_lists: self.n_lists + 1, last: now, next: now, ..self };
+        }
+        let pause = self.pause.saturating_mul(2).min(MAX_LIST_PAUSE);
+        Self { pause, last: now, next: now + self.pause, ..self }
+    }
 }
 
 impl Connection {
@@ -154,21 +195,40 @@ impl Connection {
         }
     }
 
-    /// Returns the cached tools, if they have not changed.
+    /// Returns the cached tools, if they have not changed, or it is too early to ask again.
     pub(super) fn known_tools(&self) -> Option<ToolSpecs> {
         let listed = lock(&self.listed);
-        let listed = listed.as_ref().filter(|listed| listed.changes == self.router.changes())?;
-        Some(Arc::clone(&listed.tools))
+        let changes = self.router.changes();
+        let is_known =
+            |listed: &&CachedTools| listed.changes == changes || Instant::now() < listed.pace.next;
+        Some(Arc::clone(&listed.as_ref().filter(is_known)?.tools))
     }
 
     /// Caches the tools. `changes` is the number of change notifications before the request.
     pub(super) fn cache_tools(&self, tools: ToolSpecs, changes: u64) {
-        *lock(&self.listed) = Some(CachedTools { tools, changes });
+        let mut listed = lock(&self.listed);
+        let now = Instant::now();
+        let pace = listed.as_ref().map_or_else(|| ListPace::new(now), |it| it.pace.after(now));
+        *listed = Some(CachedTools { tools, changes, pace });
+    }
+
+    /// Waits until the tool list has changed and may be requested again.
+    pub(super) async fn list_outdated(&self) {
+        loop {
+            self.router.changed().await;
+            let next = lock(&self.listed).as_ref().map(|listed| listed.pace.next);
+            if let Some(next) = next {
+                sleep_until(next).await;
+            }
+            if self.known_tools().is_none() {
+                return;
+            }
+        }
     }
 
     /// Requests the tool list, page by page.
     pub(super) async fn list(&self) -> Result<Vec<rmcp::model::Tool>, ServiceError> {
-        let mut tools = Vec::new();
+        let (mut tools, mut remaining) = (Vec::new(), MAX_LIST_BYTES);
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
             let params = PaginatedRequestParams::default().with_cursor(cursor.take());
@@ -184,14 +244,28 @@ impl Connection {
                 }
                 Err(error) => return Err(error),
             };
-            tools.extend(page.tools);
             cursor = page.next_cursor.filter(|cursor| !cursor.is_empty());
-            if cursor.is_none() || tools.len() >= MAX_TOOLS {
-                break;
+            for tool in page.tools {
+                let size = json_size(&tool, remaining).filter(|_| tools.len() < MAX_TOOLS);
+                let Some(size) = size else { return Ok(self.cut(tools)) };
+                remaining -= size;
+                tools.push(tool);
+            }
+            if cursor.is_none() {
+                return Ok(tools);
             }
         }
-        tools.truncate(MAX_TOOLS);
-        Ok(tools)
+        Ok(if cursor.is_some() { self.cut(tools) } else { tools })
+    }
+
+    /// Says that there are more tools than are read.
+    fn cut(&self, tools: Vec<rmcp::model::Tool>) -> Vec<rmcp::model::Tool> {
+        warn!(
+            server = %self.router.label(),
+            tools = tools.len(),
+            "MCP tool list cut at 1,000 tools, 100 pages or 16 MiB"
+        );
+        tools
     }
 
     /// Subscribes to changes of the tool list. Needed since protocol version 2026-07-28; earlier
@@ -276,9 +350,6 @@ pub(super) async fn open(
     router: &Arc<MessageRouter>,
     background: (&TaskTracker, &CancellationToken),
 ) -> Result<Service, OpenError> {
-    let handler = McpClientHandler::new(client_config(), Arc::clone(router));
-    let router = Arc::clone(router);
-    let redactor = Arc::clone(redactor);
     let safely = |error: &dyn std::error::Error| redactor.error(error);
     let opened = match transport {
         McpTransport::Stdio { command, args, env, cwd } => {
@@ -288,25 +359,21 @@ pub(super) async fn open(
                 args,
                 env,
                 cwd.as_deref(),
-                &redactor,
+                redactor,
                 background,
             )
             .map_err(|error| {
                 warn!(server = %label, %error, "MCP server process not started");
                 OpenError::NotStarted
             })?;
-            serve_client_with_lifecycle(
-                handler,
-                RoutedTransport::new(process, router, Arc::clone(&redactor)),
-                handshake.mode(),
-            )
-            .await
+            serve(process, handshake, router, redactor).await
         }
         McpTransport::Http { url, bearer_token, headers, .. } => {
             let client = match egress {
                 Some(egress) => checked_client(label, egress, url)?,
                 None => http_client(url)?,
             };
+            let client = HttpClient::new(client);
             let config = http_config(url, bearer_token.as_ref(), headers, secrets)?;
             if let Some(authorization) = authorization {
                 let client = authorization.client(client).await.map_err(|error| {
@@ -314,20 +381,10 @@ pub(super) async fn open(
                     OpenError::Unauthorized
                 })?;
                 let transport = StreamableHttpClientTransport::with_client(client, config);
-                serve_client_with_lifecycle(
-                    handler,
-                    RoutedTransport::new(transport, router, Arc::clone(&redactor)),
-                    handshake.mode(),
-                )
-                .await
+                serve(transport, handshake, router, redactor).await
             } else {
                 let transport = StreamableHttpClientTransport::with_client(client, config);
-                serve_client_with_lifecycle(
-                    handler,
-                    RoutedTransport::new(transport, router, Arc::clone(&redactor)),
-                    handshake.mode(),
-                )
-                .await
+                serve(transport, handshake, router, redactor).await
             }
         }
     };
@@ -339,6 +396,18 @@ pub(super) async fn open(
         }
         OpenError::of(&error)
     })
+}
+
+/// Performs the handshake over a transport.
+async fn serve<T: Transport<RoleClient> + 'static>(
+    transport: T,
+    handshake: Handshake,
+    router: &Arc<MessageRouter>,
+    redactor: &Arc<Redactor>,
+) -> Result<Service, ClientInitializeError> {
+    let handler = McpClientHandler::new(client_config(), Arc::clone(router));
+    let transport = RoutedTransport::new(transport, Arc::clone(router), Arc::clone(redactor));
+    serve_client_with_lifecycle(handler, transport, handshake.mode()).await
 }
 
 /// Our client info and capabilities.
@@ -420,6 +489,8 @@ pub(super) enum OpenError {
     UntrustedCertificate,
     /// The server disconnected during the handshake.
     Disconnected,
+    /// The server said too much in the handshake.
+    TooLarge,
     Other,
 }
 
@@ -432,6 +503,9 @@ impl OpenError {
             ClientInitializeError::LegacyFallbackFailed { fallback, .. } => Self::of(fallback),
             _ if error.auth_challenge().is_some() => Self::Unauthorized,
             ClientInitializeError::ConnectionClosed(_) => Self::Disconnected,
+            ClientInitializeError::JsonRpcError(error) if http::is_too_large(error) => {
+                Self::TooLarge
+            }
             ClientInitializeError::TransportError { error, .. }
                 if error.error.is::<io::Error>() =>
             {
@@ -463,6 +537,7 @@ impl OpenError {
             Self::Unreachable => "cannot connect to its address",
             Self::UntrustedCertificate => "its certificate has expired or is not trusted",
             Self::Disconnected => "it closed the connection during the handshake",
+            Self::TooLarge => "its answer to the handshake has more than 4 MiB or 250,000 values",
             Self::Other => "its response is not valid MCP",
         }
     }

@@ -15,9 +15,16 @@ use rmcp::{
     service::RequestContext,
 };
 use serde_json::{Map, Value, json};
+use tracing::warn;
 use turnwire_contract::{Question, Reply, ToolContext, ToolError};
 
-use super::router::MessageRouter;
+use super::{
+    json_size::json_size,
+    router::{MessageRouter, QuestionCount},
+};
+
+/// Maximum size of a question: its message and its schema in JSON. A run records both.
+const MAX_QUESTION_BYTES: usize = 64 * 1024;
 
 /// Our client handler, which answers requests of the server.
 pub(super) struct McpClientHandler {
@@ -54,17 +61,20 @@ pub(super) async fn input_responses(
     label: &str,
     requests: InputRequests,
     context: &ToolContext,
+    questions: &QuestionCount,
 ) -> Result<InputResponses, ToolError> {
     let mut responses = InputResponses::new();
     for (key, request) in requests {
         let response = match request {
-            InputRequest::Elicitation(request) => match question(&request.params) {
-                Some(question) => {
-                    let schema = question.schema.clone();
-                    to_json(elicit_result(context.ask(question).await, &schema))
+            InputRequest::Elicitation(request) => {
+                match question(&request.params).filter(|_| questions.add(label)) {
+                    Some(question) => {
+                        let schema = question.schema.clone();
+                        to_json(elicit_result(context.ask(question).await, &schema))
+                    }
+                    None => to_json(elicit_result(Reply::Declined, &json!({}))),
                 }
-                None => to_json(elicit_result(Reply::Declined, &json!({}))),
-            },
+            }
             InputRequest::ListRoots(_) => json!({ "roots": [] }),
             _ => {
                 return Err(ToolError::failed(format!(
@@ -77,12 +87,17 @@ pub(super) async fn input_responses(
     Ok(responses)
 }
 
-/// Converts a request. Returns `None` for unsupported kinds.
-fn question(params: &ElicitRequestParams) -> Option<Question> {
+/// Converts a request. Returns `None` for unsupported kinds, and for what nobody would read.
+pub(super) fn question(params: &ElicitRequestParams) -> Option<Question> {
     let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = params
     else {
         return None;
     };
+    let remaining = MAX_QUESTION_BYTES.checked_sub(message.len());
+    if remaining.and_then(|remaining| json_size(requested_schema, remaining)).is_none() {
+        warn!("MCP elicitation with more than 64 KiB declined");
+        return None;
+    }
     let schema = serde_json::to_value(requested_schema).ok()?;
     Some(Question { message: message.clone(), schema })
 }

@@ -1,8 +1,9 @@
 //! Tools of MCP servers.
 //!
 //! [`options`] are the settings. `server` manages the connection of one server and its tool list,
-//! `connection` opens a connection, `process` starts a stdio server, `router` inspects messages,
-//! `catalogue` bounds what a server may say of its tools, `call` is the call of a tool, `tool` sends it and waits, `task` polls a call that became a task,
+//! `connection` opens a connection, `process` starts a stdio server, `http` sends messages to
+//! others, `router` inspects messages, `catalogue` bounds what a server may say of its tools, `call`
+//! is the call of a tool, `tool` sends it and waits, `task` polls a call that became a task,
 //! `elicitation` handles elicitation, and `result` converts results. `redactor` takes secrets out
 //! of messages. [`request_servers`] are servers supplied by requests. [`login`] is the OAuth login
 //! of a person, `oauth` gets and refreshes tokens, and `tokens` stores them.
@@ -13,6 +14,9 @@ mod call;
 mod catalogue;
 mod connection;
 mod elicitation;
+pub(crate) mod fuzzing;
+mod http;
+mod json_size;
 pub mod login;
 mod oauth;
 pub mod options;

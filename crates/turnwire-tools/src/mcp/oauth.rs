@@ -17,6 +17,7 @@ use tokio::{runtime::Handle, task::spawn_blocking};
 use tracing::warn;
 
 use super::{
+    http::HttpClient,
     options::{Grant, OAuthOptions, SigningAlgorithm},
     redactor::Redactor,
     tokens::TokenStore,
@@ -59,10 +60,7 @@ impl Authorization {
     }
 
     /// Returns an HTTP client that sends and refreshes tokens.
-    pub(super) async fn client(
-        &self,
-        http: reqwest::Client,
-    ) -> Result<AuthClient<reqwest::Client>> {
+    pub(super) async fn client(&self, http: HttpClient) -> Result<AuthClient<HttpClient>> {
         let manager = match &self.options.grant {
             Grant::AuthorizationCode => self.with_stored_login().await?,
             Grant::ClientCredentials | Grant::ClientCredentialsWithKey { .. } => {

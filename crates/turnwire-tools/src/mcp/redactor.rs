@@ -9,10 +9,11 @@ use std::{
     borrow::Cow,
     cmp::Reverse,
     collections::VecDeque,
-    fmt,
+    fmt, io,
     sync::{Arc, Mutex},
 };
 
+use memchr::memmem::Finder;
 use reqwest::Url;
 use rmcp::{RoleClient, service::RxJsonRpcMessage};
 use serde_json::Value;
@@ -25,6 +26,10 @@ use crate::{secret::is_secret_name, sync::lock};
 const REPLACEMENT: &str = "[secret]";
 /// Minimum length of a secret that is replaced. Shorter texts occur in other meanings.
 const MIN_LENGTH: usize = 8;
+/// Maximum length of an error in the log, in characters.
+const MAX_ERROR_CHARS: usize = 4_000;
+/// Size of the blocks in which secrets are looked for.
+const BLOCK_BYTES: usize = 64 * 1024;
 /// Number of tokens that are remembered. A server may still repeat one that was replaced.
 const MAX_LEARNED: usize = 32;
 
@@ -145,7 +150,8 @@ impl Redactor {
     pub(super) fn error(&self, error: &dyn std::error::Error) -> String {
         let causes = std::iter::successors(Some(error), |error| error.source());
         let text = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-        self.text(&text).into_owned()
+        // It may repeat what the server said, which has its own limits.
+        self.text(&text).chars().take(MAX_ERROR_CHARS).collect()
     }
 
     /// Returns the message without the secrets; `None` if it is no message without them.
@@ -154,7 +160,8 @@ impl Redactor {
         message: RxJsonRpcMessage<RoleClient>,
     ) -> Option<RxJsonRpcMessage<RoleClient>> {
         let secrets = self.all();
-        if secrets.is_empty() {
+        // Almost no message has one, and large ones are not copied to find out.
+        if secrets.is_empty() || !contains_any(&secrets, &message) {
             return Some(message);
         }
         let mut value = serde_json::to_value(&message).ok()?;
@@ -162,6 +169,54 @@ impl Redactor {
             return Some(message);
         }
         serde_json::from_value(value).ok()
+    }
+}
+
+/// Whether a message in JSON contains a secret. It is not stored.
+fn contains_any(secrets: &[SecretText], message: &RxJsonRpcMessage<RoleClient>) -> bool {
+    let mut search = Search::new(secrets);
+    serde_json::to_writer(&mut search, message).is_err() || search.check().is_err()
+}
+
+/// A writer that fails when a secret is written. Keeps a block, with the end of the one before.
+struct Search {
+    finders: Vec<Finder<'static>>,
+    overlap: usize,
+    block: Vec<u8>,
+}
+
+impl Search {
+    fn new(secrets: &[SecretText]) -> Self {
+        let finder = |secret: &SecretText| {
+            // As it is in JSON, without the quotes.
+            let text = serde_json::to_string(secret.reveal()).unwrap_or_default();
+            let end = text.len().saturating_sub(1);
+            Finder::new(text.get(1..end).unwrap_or_default()).into_owned()
+        };
+        let finders: Vec<_> = secrets.iter().map(finder).collect();
+        let overlap = finders.iter().map(|finder| finder.needle().len()).max().unwrap_or(0);
+        Self { finders, overlap, block: Vec::new() }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        let is_found = self.finders.iter().any(|finder| finder.find(&self.block).is_some());
+        if is_found { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) }
+    }
+}
+
+impl io::Write for Search {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let (piece, _) = bytes.split_at(bytes.len().min(BLOCK_BYTES));
+        self.block.extend_from_slice(piece);
+        if self.block.len() >= BLOCK_BYTES + self.overlap {
+            self.check()?;
+            self.block.drain(..self.block.len() - self.overlap);
+        }
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

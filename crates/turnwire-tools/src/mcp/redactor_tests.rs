@@ -105,3 +105,21 @@ fn tokens_and_client_secrets_are_replaced() {
     assert_eq!(redactor.text("canary-client another-token-99"), "[secret] [secret]");
     assert_eq!(redactor.all().len(), 1 + MAX_LEARNED);
 }
+
+/// A secret is found wherever it is in a long message, also where blocks meet, and if JSON writes
+/// it in another way.
+#[test]
+fn secrets_are_found_in_long_messages() {
+    let secret = "canary-\"1234\"\\";
+    let redactor = supplied(&[("x-key", secret)]);
+    for n_before in (BLOCK_BYTES - 200..BLOCK_BYTES + 50).chain([3 * BLOCK_BYTES]) {
+        let text = format!("{}{secret}.", "x".repeat(n_before));
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "result": {
+            "content": [{ "type": "text", "text": text }],
+        } });
+        let message = serde_json::from_value(message).expect("a message");
+        let cleaned = redactor.message(message).expect("a message");
+        let cleaned = serde_json::to_string(&cleaned).expect("JSON");
+        assert!(!cleaned.contains("canary") && cleaned.contains("[secret]."), "{n_before}");
+    }
+}

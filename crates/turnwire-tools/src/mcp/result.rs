@@ -1,10 +1,10 @@
 //! Converts a tool result, with size limits.
 
-use std::io;
-
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::Value;
 use turnwire_contract::{Image, ToolError, ToolOutput};
+
+use super::json_size::json_size;
 
 /// Message for a failure without text.
 const NO_ERROR_TEXT: &str = "the tool failed without a message";
@@ -117,7 +117,7 @@ impl ConvertedResult {
     /// Whether the structured content fits besides the text.
     fn has_capacity_for(&mut self, data: &Value) -> bool {
         let remaining = MAX_TEXT_BYTES.saturating_sub(self.text.len());
-        let fits = serde_json::to_writer(SizeLimit(remaining), data).is_ok();
+        let fits = json_size(data, remaining).is_some();
         self.data_omitted |= !fits;
         fits
     }
@@ -146,21 +146,6 @@ impl ConvertedResult {
             self.text.push_str(&note);
         }
         self
-    }
-}
-
-/// A writer that fails after this number of bytes. Discards what is written.
-struct SizeLimit(usize);
-
-impl io::Write for SizeLimit {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let left = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-        self.0 = left;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

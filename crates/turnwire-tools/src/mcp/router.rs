@@ -10,7 +10,7 @@ use std::{
     collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -29,13 +29,13 @@ use tokio::{
         Notify,
         oneshot::{self, error::TryRecvError},
     },
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::{Level, debug, warn};
 use turnwire_contract::{Question, Reply, RunId};
 
-use super::redactor::Redactor;
+use super::{json_size::json_start, redactor::Redactor};
 use crate::sync::lock;
 
 /// Maximum length of a progress message in bytes.
@@ -44,11 +44,12 @@ const MAX_MESSAGE_BYTES: usize = 1024;
 /// Maximum time that a cancellation waits for its request to be sent.
 const MAX_SEND_WAIT: Duration = Duration::from_millis(100);
 
-/// Maximum length of a log message in characters.
-const MAX_LOG_CHARS: usize = 1_000;
+/// Maximum length of a log message in bytes, and the number of entries in a second.
+const MAX_LOG_BYTES: usize = 1_000;
+const MAX_LOGS_PER_SECOND: u32 = 20;
 
-/// Maximum number of queued questions per call.
-const MAX_QUESTIONS: usize = 8;
+/// Maximum number of questions per call.
+const MAX_QUESTIONS: u32 = 8;
 
 /// Routes the notifications and questions of a connection to its pending calls.
 #[derive(Debug)]
@@ -62,6 +63,8 @@ pub(super) struct MessageRouter {
     changed: Notify,
     /// Notified when the state of a task changes.
     task_changed: Notify,
+    /// Start of the current second, and the number of log entries in it.
+    logged: Mutex<(Instant, u32)>,
     /// Cancelled when no more messages can arrive.
     ended: CancellationToken,
 }
@@ -74,8 +77,13 @@ impl MessageRouter {
             changes: AtomicU64::new(0),
             changed: Notify::new(),
             task_changed: Notify::new(),
+            logged: Mutex::new((Instant::now(), 0)),
             ended: CancellationToken::new(),
         })
+    }
+
+    pub(super) fn label(&self) -> &str {
+        &self.label
     }
 
     /// Whether no more messages can arrive.
@@ -108,9 +116,10 @@ impl MessageRouter {
             return Reply::Declined;
         };
         let (sender, reply) = oneshot::channel();
-        if !pending.push_question(question, sender) {
+        if !pending.asked.add(&self.label) {
             return Reply::Declined;
         }
+        pending.push_question(question, sender);
         drop(pending);
         reply.await.unwrap_or(Reply::Cancelled)
     }
@@ -137,7 +146,7 @@ impl MessageRouter {
     }
 
     /// Handles a notification. Returns whether the protocol library should see it too.
-    fn handle(&self, notification: &ServerNotification) -> Handling {
+    pub(super) fn handle(&self, notification: &ServerNotification) -> Handling {
         match notification {
             ServerNotification::ProgressNotification(progress) => {
                 self.route_progress(&progress.params);
@@ -168,14 +177,32 @@ impl MessageRouter {
     }
 
     fn log(&self, message: &rmcp::model::LoggingMessageNotificationParam) {
-        let text: String = message.data.to_string().chars().take(MAX_LOG_CHARS).collect();
-        debug!(server = %self.label, level = ?message.level, %text, "MCP server log");
+        if tracing::enabled!(Level::DEBUG) && self.may_log() {
+            let text = json_start(&message.data, MAX_LOG_BYTES);
+            debug!(server = %self.label, level = ?message.level, %text, "MCP server log");
+        }
+    }
+
+    /// Counts a log entry that the server caused. Returns whether there is room for it.
+    fn may_log(&self) -> bool {
+        let mut logged = lock(&self.logged);
+        let (since, n_entries) = &mut *logged;
+        if since.elapsed() >= Duration::from_secs(1) {
+            (*since, *n_entries) = (Instant::now(), 0);
+        }
+        *n_entries = n_entries.saturating_add(1);
+        if *n_entries == MAX_LOGS_PER_SECOND + 1 {
+            debug!(server = %self.label, "more than 20 log entries in a second, leaving out some");
+        }
+        *n_entries <= MAX_LOGS_PER_SECOND
     }
 
     fn route_progress(&self, params: &ProgressNotificationParam) {
         let pending = lock(&self.calls).get(&key(&params.progress_token)).and_then(Weak::upgrade);
         let Some(pending) = pending else {
-            debug!(server = %self.label, "MCP progress for a finished call ignored");
+            if self.may_log() {
+                debug!(server = %self.label, "MCP progress for a finished call ignored");
+            }
             return;
         };
         pending.set_progress(Progress {
@@ -203,7 +230,7 @@ fn key(token: &ProgressToken) -> String {
 
 /// Whether a notification is passed to the protocol library.
 #[derive(Debug, PartialEq, Eq)]
-enum Handling {
+pub(super) enum Handling {
     Forward,
     Consume,
 }
@@ -220,6 +247,7 @@ pub(super) struct Progress {
 #[derive(Debug)]
 pub(super) struct PendingCall {
     run_id: RunId,
+    asked: Arc<QuestionCount>,
     latest: Mutex<Option<Progress>>,
     progress_arrived: Notify,
     was_sent: AtomicBool,
@@ -227,13 +255,34 @@ pub(super) struct PendingCall {
     question_arrived: Notify,
 }
 
+/// Number of questions of a call. Each is recorded, and interrupts a person.
+#[derive(Debug, Default)]
+pub(super) struct QuestionCount(AtomicU32);
+
+impl QuestionCount {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Counts a question. Returns whether it may be asked.
+    pub(super) fn add(&self, label: &str) -> bool {
+        let n_before = self.0.fetch_add(1, Ordering::Relaxed);
+        if n_before == MAX_QUESTIONS {
+            warn!(server = %label, "MCP call with more than 8 questions, declining the others");
+        }
+        n_before < MAX_QUESTIONS
+    }
+}
+
 /// A question and the sender for its reply.
 pub(super) type PendingQuestion = (Question, oneshot::Sender<Reply>);
 
 impl PendingCall {
-    pub(super) fn new(run_id: RunId) -> Arc<Self> {
+    /// `asked` counts the questions of the call in all its requests.
+    pub(super) fn new(run_id: RunId, asked: &Arc<QuestionCount>) -> Arc<Self> {
         Arc::new(Self {
             run_id,
+            asked: Arc::clone(asked),
             latest: Mutex::default(),
             progress_arrived: Notify::new(),
             was_sent: AtomicBool::new(false),
@@ -252,15 +301,9 @@ impl PendingCall {
         }
     }
 
-    /// Returns whether the queue had capacity.
-    fn push_question(&self, question: Question, reply: oneshot::Sender<Reply>) -> bool {
-        let mut questions = lock(&self.questions);
-        let has_capacity = questions.len() < MAX_QUESTIONS;
-        if has_capacity {
-            questions.push_back((question, reply));
-            self.question_arrived.notify_one();
-        }
-        has_capacity
+    fn push_question(&self, question: Question, reply: oneshot::Sender<Reply>) {
+        lock(&self.questions).push_back((question, reply));
+        self.question_arrived.notify_one();
     }
 
     /// Returns the reference that is attached to a request, to route its progress.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use turnwire_contract::{Question, Reply, RunId};
 
-use super::{Handling, MAX_MESSAGE_BYTES, MessageRouter, PendingCall, Progress};
+use super::{Handling, MAX_MESSAGE_BYTES, MessageRouter, PendingCall, Progress, QuestionCount};
 
 fn request(token: i64, pending: &Arc<PendingCall>) -> ClientRequest {
     let mut call = CallToolRequest::new(CallToolRequestParams::new("walrus"));
@@ -19,7 +19,7 @@ fn request(token: i64, pending: &Arc<PendingCall>) -> ClientRequest {
 }
 
 fn pending_in(run: &str) -> Arc<PendingCall> {
-    PendingCall::new(RunId::from(run))
+    PendingCall::new(RunId::from(run), &QuestionCount::new())
 }
 
 fn notification(method: &str, params: serde_json::Value) -> ServerNotification {

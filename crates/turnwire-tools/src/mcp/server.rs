@@ -31,6 +31,7 @@ use super::{
         Connection, Handshake, HttpAccess, OpenError, Service, ToolSpecs, challenge_of,
         is_unauthorized, open,
     },
+    http::is_too_large,
     oauth::Authorization,
     options::{McpServerOptions, McpTransport},
     redactor::Redactor,
@@ -408,6 +409,7 @@ impl Server {
     async fn supervise(self: Arc<Self>, service: Service, connection: Arc<Connection>) {
         let stop = service.cancellation_token();
         let mut ended = std::pin::pin!(service.waiting());
+        let mut changes = std::pin::pin!(self.follow_changes(&connection));
         loop {
             tokio::select! {
                 biased;
@@ -418,19 +420,22 @@ impl Server {
                 }
                 _ = &mut ended => break,
                 () = connection.drained() => connection.stop.cancel(),
-                () = connection.router.changed() => {
-                    debug!(server = %self.label, "MCP tools changed");
-                    let server = Arc::clone(&self);
-                    self.tasks.spawn(async move {
-                        if let Err(error) = server.tools().await {
-                            warn!(server = %server.label, %error, "MCP tools not listed after a change");
-                        }
-                    });
-                }
+                () = &mut changes => {}
             }
         }
         connection.stop.cancel();
         self.connection_lost(&connection);
+    }
+
+    /// Requests the tools after changes, without end.
+    async fn follow_changes(self: &Arc<Self>, connection: &Connection) {
+        loop {
+            connection.list_outdated().await;
+            debug!(server = %self.label, "MCP tools changed");
+            if let Err(error) = self.tools().await {
+                warn!(server = %self.label, %error, "MCP tools not listed after a change");
+            }
+        }
     }
 
     /// Opens a new connection for new requests. Pending ones may complete on the old one.
@@ -470,7 +475,12 @@ impl Server {
         if is_unauthorized(error) {
             return self.transient(&self.authorization_advice());
         }
-        self.transient("it did not return its tool list")
+        self.transient(match error {
+            ServiceError::McpError(error) if is_too_large(error) => {
+                "a page of its tool list has more than 4 MiB or 250,000 values"
+            }
+            _ => "it did not return its tool list",
+        })
     }
 
     fn open_failed(&self, error: OpenError) -> ToolError {

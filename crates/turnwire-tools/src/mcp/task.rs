@@ -23,7 +23,7 @@ use super::{
     connection::Connection,
     elicitation::input_responses,
     result::{convert, limited},
-    router::{PendingCall, truncated},
+    router::{PendingCall, QuestionCount, truncated},
     tool::{CANCEL_TIMEOUT, McpTool, NoResponse, cancelled},
 };
 
@@ -42,6 +42,9 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time for which a result is kept after the call's time limit, so that another worker can get it.
 const RESULT_RETENTION: Duration = Duration::from_mins(10);
+
+/// Maximum length of the ID of a task, which is recorded.
+const MAX_TASK_ID_BYTES: usize = 4 * 1024;
 
 /// A task created by a call.
 pub(super) struct CreatedTask {
@@ -70,17 +73,19 @@ pub(super) fn created_task(result: &ServerResult) -> Option<CreatedTask> {
     match result {
         ServerResult::CreateTaskResult(created_task) => {
             let Task { task_id, poll_interval_ms, .. } = &created_task.task;
-            Some(CreatedTask {
-                id: task_id.clone(),
-                poll_interval: poll_interval(*poll_interval_ms),
-            })
+            new_task(task_id, *poll_interval_ms)
         }
         ServerResult::CustomResult(other) => {
             let task: LegacyTask = serde_json::from_value(other.0.get("task")?.clone()).ok()?;
-            Some(CreatedTask { id: task.task_id, poll_interval: poll_interval(task.poll_interval) })
+            new_task(&task.task_id, task.poll_interval)
         }
         _ => None,
     }
+}
+
+fn new_task(id: &str, interval: Option<u64>) -> Option<CreatedTask> {
+    let is_valid = id.len() <= MAX_TASK_ID_BYTES;
+    is_valid.then(|| CreatedTask { id: id.to_owned(), poll_interval: poll_interval(interval) })
 }
 
 /// Time to live of a task, in milliseconds.
@@ -100,6 +105,7 @@ impl McpTool {
         &self,
         created_task: CreatedTask,
         context: &ToolContext,
+        questions: &Arc<QuestionCount>,
     ) -> Result<ToolOutput> {
         context.task_started(created_task.id.as_str()).await;
         tokio::select! {
@@ -107,11 +113,16 @@ impl McpTool {
             () = context.cancelled() => {}
             () = sleep(created_task.poll_interval) => {}
         }
-        self.poll_task(&created_task.id, context).await
+        self.poll_task(&created_task.id, context, questions).await
     }
 
     /// Polls the task until it ends.
-    pub(super) async fn poll_task(&self, id: &str, context: &ToolContext) -> Result<ToolOutput> {
+    pub(super) async fn poll_task(
+        &self,
+        id: &str,
+        context: &ToolContext,
+        questions: &Arc<QuestionCount>,
+    ) -> Result<ToolOutput> {
         let mut reporter = TaskReporter::default();
         let mut failures = 0;
         loop {
@@ -121,7 +132,7 @@ impl McpTool {
                     self.cancel_task(id).await;
                     return Err(cancelled());
                 }
-                polled = self.poll_once(id, context) => polled,
+                polled = self.poll_once(id, context, questions) => polled,
             };
             failures = if polled.is_err() { failures + 1 } else { 0 };
             let (connection, pause) = match polled {
@@ -131,7 +142,8 @@ impl McpTool {
                     (Some(connection), poll_interval)
                 }
                 Ok((connection, TaskState::InputRequired(requests))) => {
-                    let responses = input_responses(&self.server.label, requests, context).await?;
+                    let label = &self.server.label;
+                    let responses = input_responses(label, requests, context, questions).await?;
                     let update = UpdateTaskParams::new(id, responses);
                     if let Err(error) = connection.peer.update_task(update).await {
                         let error = self.server.redactor.error(&error);
@@ -161,6 +173,7 @@ impl McpTool {
         &self,
         id: &str,
         context: &ToolContext,
+        questions: &Arc<QuestionCount>,
     ) -> Result<(Arc<Connection>, TaskState), PollError> {
         let connection = self.connection(context).await.map_err(|_| PollError::Connection)?;
         let _call_token = connection.calls.token();
@@ -174,7 +187,7 @@ impl McpTool {
         match polled {
             Ok(Some(state)) => Ok((connection, state)),
             Ok(None) => {
-                let result = self.result_of(id, &connection, context).await?;
+                let result = self.result_of(id, &connection, context, questions).await?;
                 Ok((connection, TaskState::Finished(result)))
             }
             Err(ServiceError::McpError(error)) => {
@@ -193,8 +206,9 @@ impl McpTool {
         id: &str,
         connection: &Arc<Connection>,
         context: &ToolContext,
+        questions: &Arc<QuestionCount>,
     ) -> Result<Result<ToolOutput>, PollError> {
-        let pending = PendingCall::new(context.run_id.clone());
+        let pending = PendingCall::new(context.run_id.clone(), questions);
         let sent = self.send(connection, legacy_request("tasks/result", id), &pending).await;
         let response = match sent {
             Ok(handle) => self.response(handle, &pending, context).await,

@@ -18,6 +18,7 @@ use turnwire_contract::{Tool, ToolContext, ToolError, ToolSpec};
 
 use super::{
     connection::{Connection, FailureImpact, http_status_of, is_unauthorized, was_not_delivered},
+    http::is_too_large,
     redactor::Redactor,
     result::limited,
     router::{PendingCall, Progress},
@@ -139,6 +140,12 @@ impl McpTool {
     ) -> ToolError {
         let (label, name) = (&self.server.label, &self.spec.name);
         if let ServiceError::McpError(error) = &error {
+            if is_too_large(error) {
+                return ToolError::failed(format!(
+                    "the answer of the server `{label}` has more than 16 MiB or 250,000 values and \
+                     was not read; the call may have been executed"
+                ));
+            }
             let message = limited(error.message.trim());
             return ToolError::failed(format!("the server `{label}` refused the call: {message}"));
         }

@@ -7,10 +7,9 @@ use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde::{Deserialize, de::DeserializeOwned};
 use tracing::warn;
 use turnwire_contract::ToolError;
-use turnwire_http::chain;
+use turnwire_http::{ReadError, chain, read_at_most};
 
 use super::WebSearchError;
-use crate::answer::{ReadError, read_at_most};
 
 /// Maximum size of a response in bytes.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;

@@ -1,15 +1,13 @@
 //! Web search and reading of pages.
 //!
 //! [`WebSearch`] is the tool. `searxng`, `brave` and `tavily` are the search engines, behind the
-//! trait in `engine`. Pages are fetched through [`egress`](crate::egress) and converted to text in
-//! `reading`.
+//! trait in `engine`. Pages are fetched through [`egress`](crate::egress), and
+//! [`documents`](crate::documents) reads them.
 
 mod brave;
 mod engine;
-mod finding;
 mod page;
 mod params;
-mod reading;
 mod searxng;
 mod tavily;
 
@@ -21,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 use turnwire_contract::{
-    Effect, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
+    Effect, TenantId, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
     partial_debug,
 };
 
@@ -33,12 +31,15 @@ use self::{
     searxng::Searxng,
     tavily::Tavily,
 };
-use crate::{Result, Secret, egress::Egress, function::typed};
+use crate::{
+    Result, Secret,
+    documents::{DocumentReader, MAX_PATTERN},
+    egress::Egress,
+    function::typed,
+};
 
 /// Maximum number of queries per call.
 const MAX_QUERIES: usize = 4;
-/// Maximum number of characters of a page for the model.
-const MAX_PAGE_CHARACTERS: usize = 40_000;
 
 /// Description of the tool for the model.
 const DESCRIPTION: &str = "Searches the web. Say in your answer where things come from: link the page as in \
@@ -126,12 +127,14 @@ pub struct WebSearch {
     spec: ToolSpec,
     engine: Box<dyn SearchEngine>,
     egress: Egress,
+    documents: DocumentReader,
     max_results: usize,
     open_pages: bool,
 }
 
 impl WebSearch {
-    /// Creates the tool. Pages are opened through `egress`. Sends no request.
+    /// Creates the tool. Pages are opened through `egress`, and read
+    /// [in this process](DocumentReader::in_process). Sends no request.
     pub fn new(options: WebSearchOptions, egress: Egress) -> Result<Self, WebSearchError> {
         let WebSearchOptions { provider, base_url, api_key, max_results, timeout, open_pages } =
             options;
@@ -141,7 +144,14 @@ impl WebSearch {
             SearchProvider::Brave => Box::new(Brave::new(&base_url, key()?, timeout)?),
             SearchProvider::Tavily => Box::new(Tavily::new(&base_url, key()?, timeout)?),
         };
-        Ok(Self { spec: spec(open_pages), engine, egress, max_results, open_pages })
+        let (spec, documents) = (spec(open_pages), DocumentReader::in_process());
+        Ok(Self { spec, engine, egress, documents, max_results, open_pages })
+    }
+
+    /// Reads pages with these documents' reader instead.
+    #[must_use]
+    pub fn documents(self, documents: DocumentReader) -> Self {
+        Self { documents, ..self }
     }
 
     /// Sends one query to test the search engine. Returns the number of results.
@@ -183,7 +193,14 @@ impl WebSearch {
         Ok(found_output(&queries, &hits))
     }
 
-    async fn open(&self, url: &str, params: &SearchParams, context: &ToolContext) -> Result<Page> {
+    async fn open(
+        &self,
+        tenant: &TenantId,
+        url: &str,
+        pattern: Option<&str>,
+        params: &SearchParams,
+        context: &ToolContext,
+    ) -> Result<Page> {
         if !self.open_pages {
             return Err(ToolError::failed("pages cannot be opened here, only searched for"));
         }
@@ -193,11 +210,15 @@ impl WebSearch {
         context.phase("opening").await;
         let fetched = page::fetch(&self.egress, url, params).await?;
         context.phase("reading").await;
-        page::read(fetched).await
+        if pattern.is_some() {
+            context.phase("finding").await;
+        }
+        page::read(&self.documents, tenant, fetched, pattern).await
     }
 
     async fn act(
         &self,
+        tenant: &TenantId,
         action: Action,
         params: &SearchParams,
         context: &ToolContext,
@@ -205,12 +226,11 @@ impl WebSearch {
         match action {
             Action::Search(queries) => self.search(queries, params, context).await,
             Action::OpenPage(url) => {
-                let page = self.open(&url, params, context).await?;
+                let page = self.open(tenant, &url, None, params, context).await?;
                 Ok(page_output(&url, &page))
             }
             Action::FindInPage { url, pattern } => {
-                let page = self.open(&url, params, context).await?;
-                context.phase("finding").await;
+                let page = self.open(tenant, &url, Some(&pattern), params, context).await?;
                 Ok(places_output(&url, &pattern, &page))
             }
         }
@@ -302,12 +322,20 @@ impl Action {
             ActionName::Search if queries.is_empty() => Err(missing("`query`")),
             ActionName::Search => Ok(Self::Search(distinct(queries))),
             ActionName::OpenPage => url.map(Self::OpenPage).ok_or_else(|| missing("`url`")),
+            ActionName::FindInPage if pattern.as_deref().is_some_and(is_too_long) => {
+                let message = format!("`pattern` has more than {MAX_PATTERN} characters");
+                Err(ToolError::InvalidArguments(message))
+            }
             ActionName::FindInPage => Ok(Self::FindInPage {
                 url: url.ok_or_else(|| missing("`url`"))?,
                 pattern: pattern.ok_or_else(|| missing("`pattern`"))?,
             }),
         }
     }
+}
+
+fn is_too_long(pattern: &str) -> bool {
+    pattern.chars().nth(MAX_PATTERN).is_some()
 }
 
 fn distinct(queries: Vec<String>) -> Vec<String> {
@@ -327,7 +355,7 @@ impl Tool for WebSearch {
         tokio::select! {
             biased;
             () = context.cancelled() => Err(ToolError::failed("the search was cancelled")),
-            output = self.act(action, &params, &context) => output,
+            output = self.act(&request.tenant, action, &params, &context) => output,
         }
     }
 }
@@ -374,11 +402,11 @@ fn worded((n, hit): (usize, &Hit)) -> String {
 
 /// Formats a page for the model and for display.
 fn page_output(asked: &str, page: &Page) -> ToolOutput {
-    let n_characters = page.text.chars().count();
-    let shown: String = page.text.chars().take(MAX_PAGE_CHARACTERS).collect();
-    let cut = if n_characters > MAX_PAGE_CHARACTERS {
+    let (shown, n_characters) = (&page.text, page.n_characters);
+    let n_shown = shown.chars().count();
+    let cut = if n_characters > n_shown {
         format!(
-            "\n[cut here: {MAX_PAGE_CHARACTERS} of {n_characters} characters shown; find_in_page \
+            "\n[cut here: {n_shown} of {n_characters} characters shown; find_in_page \
              looks through all of them]"
         )
     } else {
@@ -397,7 +425,7 @@ fn page_output(asked: &str, page: &Page) -> ToolOutput {
 
 /// Formats matches in a page for the model and for display.
 fn places_output(asked: &str, pattern: &str, page: &Page) -> ToolOutput {
-    let places = finding::find(&page.text, pattern);
+    let places = &page.matches;
     let (count, n_shown) = (places.total, places.shown.len());
     let short = match count {
         0 => "not found".to_owned(),

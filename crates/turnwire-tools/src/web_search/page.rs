@@ -1,21 +1,18 @@
 //! Opens pages requested by the model, through the egress client.
 
-use std::time::Duration;
-
 use reqwest::Url;
-use tracing::warn;
-use turnwire_contract::ToolError;
+use turnwire_contract::{TenantId, ToolError};
 
-use super::{
-    params::SearchParams,
-    reading::{Readable, readable},
+use super::params::SearchParams;
+use crate::{
+    documents::{DocumentReader, Matches, PageText, Task},
+    egress::{Egress, EgressError, Fetched},
 };
-use crate::egress::{Egress, EgressError, Fetched};
 
 const ACCEPT: &str = "text/html,application/xhtml+xml,text/plain;q=0.9,text/markdown;q=0.9,\
                       application/json;q=0.8,*/*;q=0.1";
-/// Timeout of the conversion to text.
-const READING: Duration = Duration::from_secs(10);
+/// Maximum number of characters of a page for the model.
+const MAX_CHARACTERS: usize = 40_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Page {
@@ -23,7 +20,12 @@ pub(super) struct Page {
     pub(super) url: Url,
     /// Title; the URL if there is none.
     pub(super) title: String,
+    /// The first characters of the text.
     pub(super) text: String,
+    /// Number of characters of the whole text.
+    pub(super) n_characters: usize,
+    /// Where the pattern is.
+    pub(super) matches: Matches,
 }
 
 /// Fetches the page at `address` without converting it.
@@ -60,21 +62,20 @@ fn problem(error: EgressError) -> ToolError {
     }
 }
 
-/// Converts a page to text, on a blocking thread because a page may be long.
-pub(super) async fn read(fetched: Fetched) -> Result<Page, ToolError> {
+/// Converts a page to text, and finds `pattern` in all of it.
+pub(super) async fn read(
+    documents: &DocumentReader,
+    tenant: &TenantId,
+    fetched: Fetched,
+    pattern: Option<&str>,
+) -> Result<Page, ToolError> {
     let Fetched { url, content_type, body, .. } = fetched;
-    let address = url.to_string();
-    let reading = tokio::task::spawn_blocking({
-        let address = address.clone();
-        move || readable(&body, content_type.as_deref(), &address)
-    });
-    let cannot = || ToolError::failed("the page cannot be read");
-    let read = tokio::time::timeout(READING, reading).await.map_err(|_| cannot())?;
-    let read = read.map_err(|error| {
-        warn!(%error, "page extraction panicked");
-        cannot()
-    })?;
-    let Readable { title, text } = read.map_err(ToolError::failed)?;
+    let (address, pattern) = (url.to_string(), pattern.map(str::to_owned));
+    let task = Task::Page { url: address.clone(), content_type, pattern, most: MAX_CHARACTERS };
+    let read = documents.page(tenant, task, &body.into()).await;
+    let PageText { title, text, n_characters, matches } =
+        read.map_err(|unread| ToolError::Failed(unread.reason))?;
     let title = super::engine::on_one_line(&title, 200);
-    Ok(Page { url, title: if title.is_empty() { address } else { title }, text })
+    let title = if title.is_empty() { address } else { title };
+    Ok(Page { url, title, text, n_characters, matches })
 }

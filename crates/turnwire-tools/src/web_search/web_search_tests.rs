@@ -323,6 +323,10 @@ async fn what_is_missing_is_told_to_the_model() {
         (json!({ "action": "search", "url": "https://a.example" }), "`query` is missing"),
         (json!({ "action": "open_page" }), "`url` is missing"),
         (json!({ "action": "find_in_page", "url": "https://a.example" }), "`pattern` is missing"),
+        (
+            json!({ "action": "find_in_page", "url": "https://a.example", "pattern": "a".repeat(1_001) }),
+            "`pattern` has more than 1000 characters",
+        ),
     ] {
         let options = WebSearchOptions::new("http://127.0.0.1:9");
         let refused =

@@ -1,8 +1,10 @@
 //! `turnwire serve`: runs the gateway until it is stopped.
 
+mod descriptors;
 mod greeting;
 mod reload;
 mod tool_servers;
+mod watchdog;
 
 use std::{
     io::{self, ErrorKind, IsTerminal, Write},
@@ -13,7 +15,10 @@ use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_gateway::{ReloadCalls, Server, ServerError};
 
-use self::reload::{ReloadTriggers, ReloadedParts, Reloader, SettingsSource};
+use self::{
+    reload::{ReloadTriggers, ReloadedParts, Reloader, SettingsSource},
+    watchdog::{SharedStore, Watchdog},
+};
 use super::watched::{LAST_MOMENT, runtime};
 use crate::{
     args::ServeArguments,
@@ -84,7 +89,7 @@ async fn until_closed(
     let Gateway { app, tool_servers, store, indexer, webhooks, traces, metrics, replaceable } =
         gateway;
     let mut signals = Signals::listen().map_err(unheard)?;
-    let http = settings.server_limits.http.clone();
+    let http = descriptors::fitting(settings.server_limits.http.clone());
     let server = Server::bind(settings.listen, app.clone(), http).await;
     let mut server = server.map_err(not_listening)?;
     if let Some(address) = settings.health_listen {
@@ -101,6 +106,12 @@ async fn until_closed(
     let recorded = app.record_start(settings.digest.clone()).await;
     recorded.map_err(|error| Problem::failure(format!("the audit log is not written: {error}")))?;
     begin(address, &settings, &app, output);
+    let shared = settings.store.clone().zip(store.as_ref());
+    let shared =
+        shared.map(|(options, store)| SharedStore { options, worker: store.worker().to_owned() });
+    let watchdog = Watchdog::start(app.runs().clone(), shared);
+    let _watchdog = watchdog
+        .map_err(|error| Problem::failure(format!("cannot start the watchdog: {error}")))?;
     let (background, stop) = (TaskTracker::new(), CancellationToken::new());
     background.spawn(indexer.run(stop.clone()));
     if let Some(webhooks) = webhooks {

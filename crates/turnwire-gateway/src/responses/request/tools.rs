@@ -12,6 +12,7 @@ use serde_json::Value;
 use turnwire_contract::{
     AskBefore, InputFormat, SecretText, ServerSecrets, ToolKind, ToolRef, ToolSpec, partial_debug,
 };
+use turnwire_engine::{SchemaTooComplex, check_schema};
 
 use super::parts::is_web_address;
 use crate::{
@@ -280,11 +281,18 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(fits)
 }
 
-/// A JSON schema within the size limit.
+/// A JSON schema within the limits.
 pub(super) fn checked_schema(schema: &Fields<'_>) -> Result<Value, ClientError> {
-    let value = Value::Object(schema.all().clone());
-    check_length(value.to_string().len(), schema, schema.path())?;
-    Ok(value)
+    let (value, path) = (Value::Object(schema.all().clone()), schema.path());
+    check_length(value.to_string().len(), schema, path)?;
+    match check_schema(&value) {
+        // The operator has allowed longer ones, which are for the model and the client alone.
+        Ok(()) | Err(SchemaTooComplex::Bytes) => Ok(value),
+        Err(error) => {
+            let message = format!("`{path}` is too complex: {error}.");
+            Err(ClientError::new("schema_too_complex", path, message))
+        }
+    }
 }
 
 fn check_length(n_bytes: usize, fields: &Fields<'_>, path: &str) -> Result<(), ClientError> {

@@ -94,6 +94,24 @@ fn schemas_have_a_limit() {
     assert_eq!(refused(of_length(4_097)), too_long);
 }
 
+/// A19: a schema that explodes is refused, whoever would have to read it.
+#[test]
+fn a_schema_that_explodes_is_refused() {
+    let reference = |n: usize| json!({ "$ref": format!("#/$defs/d{n}") });
+    let mut defs = json!({ "d0": { "type": "string" } });
+    for n in 1..44 {
+        defs[format!("d{n}")] = json!({ "allOf": [reference(n - 1), reference(n - 1)] });
+    }
+    let schema = json!({ "type": "object", "properties": { "x": reference(43) }, "$defs": defs });
+    let tool = json!({ "type": "function", "name": "f", "parameters": schema });
+    assert_eq!(refused(tool), ("tools[0].parameters".to_owned(), "schema_too_complex"));
+    let tree = json!({
+        "type": "object",
+        "properties": { "left": { "$ref": "#" }, "right": { "$ref": "#" } },
+    });
+    assert!(read(json!([{ "type": "function", "name": "f", "parameters": tree }])).is_ok());
+}
+
 /// A13: tools at the limit, and one more, in a namespace or not.
 #[test]
 fn tools_have_a_limit() {

@@ -1,0 +1,3 @@
+//! Entry points for fuzzing: what tool servers and web pages send.
+
+pub use crate::mcp::fuzzing::{mcp_message, mcp_tools};
