@@ -15,6 +15,7 @@ pub mod event;
 pub mod generation;
 pub mod ids;
 pub mod item;
+mod json_size;
 mod library_address;
 mod macros;
 pub mod outcome;
@@ -35,6 +36,7 @@ pub use ids::{
     TenantId,
 };
 pub use item::{Annotation, Completeness, Content, Entry, Item, Logprob, Role};
+pub use json_size::{json_size, json_start};
 pub use library_address::LibraryAddress;
 pub use outcome::{
     ApprovalAnswer, Decision, DiscoveryOutcome, Failure, IncompleteReason, OUTCOME_UNKNOWN, Reply,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{BlobId, LibraryAddress};
+use crate::{BlobId, LibraryAddress, json_size};
 
 /// Description of a tool, for the model, the engine and the surfaces.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -124,32 +124,13 @@ impl ToolSpec {
     pub fn catalogue_bytes(&self) -> usize {
         let texts = [Some(&self.name), Some(&self.description), self.title.as_ref()];
         let texts: usize = texts.into_iter().flatten().map(String::len).sum();
-        texts + json_bytes(&self.parameters)
+        texts + json_size(&self.parameters, usize::MAX).unwrap_or(usize::MAX)
     }
 
     /// Returns the fields that every event and frame about this tool contains.
     pub fn reference(&self) -> ToolRef {
         ToolRef { name: self.name.clone(), kind: self.kind, server: self.server.clone() }
     }
-}
-
-/// Returns the size of a value as JSON, without writing it.
-fn json_bytes(value: &Value) -> usize {
-    struct Counter(usize);
-    impl std::io::Write for Counter {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut counter = Counter(0);
-    // Counting cannot fail, and keys of JSON objects are texts.
-    let _ = serde_json::to_writer(&mut counter, value);
-    counter.0
 }
 
 /// Name and kind of a tool.

@@ -18,7 +18,8 @@
 //!   abandoned runs and releases leases; `lease_state` is what it knows. `run_feed` follows the
 //!   runs of a tenant for lists and passes on `run_changes`. `capabilities` checks whether this
 //!   worker can execute a run. `ephemeral` is the journal of runs that need no durable store.
-//!   `polls` notes what each thread is doing. `status` reports on the engine, and `observers` are told what runs record.
+//!   `polls` notes what each thread is doing. `status` reports on the engine, and `observers` are
+//!   told what runs record.
 //! * [`settings`] is what a reload replaces while runs are at work.
 //! * [`quotas`] counts what tenants use, with the other servers of the store. [`access`] says who
 //!   may use which model and tool, and `offers` lists what exists for the principal.

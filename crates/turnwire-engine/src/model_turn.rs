@@ -187,10 +187,9 @@ struct TurnRecorder<'a> {
     to_record: Vec<Event>,
     /// Remaining bytes of the answer.
     remaining_bytes: usize,
-    /// Whether the answer exceeded the limit.
-    is_too_long: bool,
-    /// The rest of the answer is not read, because the run may not execute so many calls.
-    has_too_many_calls: bool,
+    /// How the answer ends here: it is too long, or has more calls than the run may execute. The
+    /// rest is discarded.
+    cut: Option<Finish>,
 }
 
 /// A call whose arguments are being streamed.
@@ -225,8 +224,7 @@ impl<'a> TurnRecorder<'a> {
             n_skipped: 0,
             to_record: Vec::new(),
             remaining_bytes: state.remaining_turn_bytes(),
-            is_too_long: false,
-            has_too_many_calls: false,
+            cut: None,
         }
     }
 
@@ -300,12 +298,8 @@ impl<'a> TurnRecorder<'a> {
                     }
                     Some(Ok(part)) => {
                         self.take(part).await?;
-                        if self.is_too_long {
-                            // The rest of the answer is discarded.
-                            return self.finish(Finish::Length).await;
-                        }
-                        if self.has_too_many_calls {
-                            return self.finish(Finish::CalledTools).await;
+                        if let Some(finish) = self.cut {
+                            return self.finish(finish).await;
                         }
                     }
                     Some(Err(error)) => return self.fail_turn(error).await,
@@ -382,7 +376,9 @@ impl<'a> TurnRecorder<'a> {
     /// counts too.
     fn fitting(&mut self, mut text: String) -> Option<String> {
         let fits = prefix(&text, self.remaining_bytes).len();
-        self.is_too_long |= fits < text.len();
+        if fits < text.len() {
+            self.cut = Some(Finish::Length);
+        }
         self.remaining_bytes -= fits;
         text.truncate(fits);
         (!text.is_empty()).then_some(text)
@@ -405,7 +401,9 @@ impl<'a> TurnRecorder<'a> {
     /// Reserves bytes for an event that cannot be truncated.
     fn consume(&mut self, event: &Event) {
         let n_bytes = output::output_bytes(event);
-        self.is_too_long |= n_bytes > self.remaining_bytes;
+        if n_bytes > self.remaining_bytes {
+            self.cut = Some(Finish::Length);
+        }
         self.remaining_bytes = self.remaining_bytes.saturating_sub(n_bytes);
     }
 
@@ -488,7 +486,7 @@ impl<'a> TurnRecorder<'a> {
         let max_calls =
             self.run.state().limits().max_tool_calls.saturating_mul(ANNOUNCED_PER_ALLOWED);
         if u32::try_from(self.calls.len()).unwrap_or(u32::MAX) >= max_calls {
-            self.has_too_many_calls = true;
+            self.cut = Some(Finish::CalledTools);
             return Ok(());
         }
         let call_id = self.free_call_id(id);

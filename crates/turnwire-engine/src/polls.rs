@@ -127,7 +127,7 @@ impl Drop for CurrentPoll {
 pub struct LongPoll {
     /// The run that is polled.
     pub run_id: RunId,
-    /// What is done for it: a step of the run, such as `tool calls`.
+    /// What is done for it: a step of the run, such as `calls of tools`.
     pub step: String,
     /// How many looks it was seen in before this one.
     pub n_looks: u32,
@@ -177,7 +177,7 @@ mod tests {
         let (begun, has_begun) = mpsc::channel();
         let (go_on, may_go_on) = mpsc::channel::<()>();
         let polling = thread::spawn(move || {
-            let work = Work::new(&RunId::from("run_blocking"), "tool calls");
+            let work = Work::new(&RunId::from("run_blocking"), "calls of tools");
             let blocking = poll_fn(move |_| {
                 begun.send(()).unwrap();
                 may_go_on.recv().unwrap();
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(look(), [], "it may have begun just now");
         for n_looks in 1..4 {
             let run_id = RunId::from("run_blocking");
-            assert_eq!(look(), [LongPoll { run_id, step: "tool calls".to_owned(), n_looks }]);
+            assert_eq!(look(), [LongPoll { run_id, step: "calls of tools".to_owned(), n_looks }]);
         }
         go_on.send(()).unwrap();
         polling.join().unwrap();

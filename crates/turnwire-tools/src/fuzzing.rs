@@ -1,3 +1,3 @@
-//! Entry points for fuzzing: what tool servers and web pages send.
+//! Entry points for fuzzing: what tool servers send.
 
 pub use crate::mcp::fuzzing::{mcp_message, mcp_tools};

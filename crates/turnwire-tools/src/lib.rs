@@ -3,8 +3,8 @@
 //! [`function`] makes a tool from a typed Rust function, [`output`] converts its result, and
 //! [`schema`] derives the schema of its arguments. [`http_function`] calls an HTTP API described in
 //! the settings. [`mcp`] provides the tools of MCP servers. [`web_search`] and [`file_search`] are
-//! the built-in searches, and [`documents`] reads what they open. [`egress`] is the HTTP client for URLs from a model or a request, and
-//! [`webhooks`] sends events of runs through it.
+//! the built-in searches, and [`documents`] reads what they open. [`egress`] is the HTTP client for
+//! URLs from a model or a request, and [`webhooks`] sends events of runs through it.
 //!
 //! Validation of arguments, timeouts, retries, cancellation and events are in the engine, once for
 //! all tools.

@@ -4,13 +4,10 @@
 //! how much text there is, how deep a validator recurses, how often one place of the arguments is
 //! visited, and how often a part is compiled.
 
-use std::{
-    collections::HashMap,
-    io::{self, Write},
-    ptr,
-};
+use std::{collections::HashMap, ptr};
 
 use serde_json::{Map, Value};
+use turnwire_contract::json_size;
 
 use crate::depth::is_too_deep;
 
@@ -131,23 +128,7 @@ pub(super) fn cost_of(schema: &Value) -> Result<SchemaCost, SchemaTooComplex> {
 
 /// Returns the size of `schema`.
 pub(super) fn bytes_of(schema: &Value) -> Result<usize, SchemaTooComplex> {
-    let mut counted = CountedBytes(0);
-    serde_json::to_writer(&mut counted, schema).map_err(|_| SchemaTooComplex::Bytes)?;
-    Ok(counted.0)
-}
-
-/// Counts up to the limit.
-struct CountedBytes(usize);
-
-impl Write for CountedBytes {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        if self.0 > MAX_BYTES { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    json_size(schema, MAX_BYTES).ok_or(SchemaTooComplex::Bytes)
 }
 
 /// What the members of an object, or the items of an array, are.

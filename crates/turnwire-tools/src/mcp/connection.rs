@@ -33,12 +33,11 @@ use rmcp::{
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
-use turnwire_contract::{ServerSecrets, ToolSpec};
+use turnwire_contract::{ServerSecrets, ToolSpec, json_size};
 
 use super::{
     elicitation::McpClientHandler,
     http::{self, HttpClient},
-    json_size::json_size,
     oauth::Authorization,
     options::McpTransport,
     process::ServerProcess,

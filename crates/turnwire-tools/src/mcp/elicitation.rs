@@ -16,12 +16,9 @@ use rmcp::{
 };
 use serde_json::{Map, Value, json};
 use tracing::warn;
-use turnwire_contract::{Question, Reply, ToolContext, ToolError};
+use turnwire_contract::{Question, Reply, ToolContext, ToolError, json_size};
 
-use super::{
-    json_size::json_size,
-    router::{MessageRouter, QuestionCount},
-};
+use super::router::{MessageRouter, QuestionCount};
 
 /// Maximum size of a question: its message and its schema in JSON. A run records both.
 const MAX_QUESTION_BYTES: usize = 64 * 1024;

@@ -16,7 +16,6 @@ mod connection;
 mod elicitation;
 pub(crate) mod fuzzing;
 mod http;
-mod json_size;
 pub mod login;
 mod oauth;
 pub mod options;

@@ -2,9 +2,7 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::Value;
-use turnwire_contract::{Image, ToolError, ToolOutput};
-
-use super::json_size::json_size;
+use turnwire_contract::{Image, ToolError, ToolOutput, json_size};
 
 /// Message for a failure without text.
 const NO_ERROR_TEXT: &str = "the tool failed without a message";

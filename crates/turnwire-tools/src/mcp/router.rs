@@ -33,9 +33,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, debug, warn};
-use turnwire_contract::{Question, Reply, RunId};
+use turnwire_contract::{Question, Reply, RunId, json_start};
 
-use super::{json_size::json_start, redactor::Redactor};
+use super::redactor::Redactor;
 use crate::sync::lock;
 
 /// Maximum length of a progress message in bytes.

@@ -148,7 +148,7 @@ impl WebSearch {
         Ok(Self { spec, engine, egress, documents, max_results, open_pages })
     }
 
-    /// Reads pages with these documents' reader instead.
+    /// Reads pages with this reader instead.
     #[must_use]
     pub fn documents(self, documents: DocumentReader) -> Self {
         Self { documents, ..self }

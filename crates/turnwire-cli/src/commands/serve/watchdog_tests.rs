@@ -61,7 +61,7 @@ async fn a_blocked_thread_is_noticed() {
         assert_eq!(looks.look(), None);
         assert_eq!(runs.n_blocked_threads(), 1, "it is told once");
     }
-    let (run_id, step) = (run.id().clone(), "tool block".to_owned());
+    let (run_id, step) = (run.id().clone(), "calls of tools".to_owned());
     assert_eq!(looks.look(), Some(LongPoll { run_id, step, n_looks: ENDS_AFTER }));
     go_on.send(()).unwrap();
     run.outcome().await;

@@ -5,14 +5,14 @@ use std::io;
 use serde::Serialize;
 
 /// Returns the size of a value in JSON, if it is at most `limit`.
-pub(super) fn json_size(value: &impl Serialize, limit: usize) -> Option<usize> {
+pub fn json_size(value: &impl Serialize, limit: usize) -> Option<usize> {
     let mut rest = Rest { n_bytes: limit, kept: None };
     serde_json::to_writer(&mut rest, value).ok()?;
     Some(limit - rest.n_bytes)
 }
 
 /// Returns the first `limit` bytes of a value in JSON.
-pub(super) fn json_start(value: &impl Serialize, limit: usize) -> String {
+pub fn json_start(value: &impl Serialize, limit: usize) -> String {
     let mut rest = Rest { n_bytes: limit, kept: Some(Vec::new()) };
     // It fails at the limit.
     let _ = serde_json::to_writer(&mut rest, value);
