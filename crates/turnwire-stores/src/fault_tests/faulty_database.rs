@@ -110,7 +110,12 @@ impl Faults {
     /// its transaction.
     fn strike(&self, node: &str, name: &str, concerns: &[String]) -> Option<Fault> {
         let is_named = self.is_of_victim(concerns);
-        *lock(&self.statements).entry(name.to_owned()).or_default() |= is_named;
+        let mut statements = lock(&self.statements);
+        match statements.get_mut(name) {
+            Some(named) => *named |= is_named,
+            None => _ = statements.insert(name.to_owned(), is_named),
+        }
+        drop(statements);
         let mut fault = lock(&self.fault);
         let strikes = fault.as_mut().filter(|fault| {
             fault.statement == name
@@ -167,15 +172,15 @@ impl FaultyDatabase {
         }
     }
 
-    fn at_simulated_time(&self, sql: &str) -> String {
+    /// Returns the statement and its values with the simulated time as one value more. Its text is
+    /// the same in every execution, so SQLite prepares it once.
+    fn at_simulated_time<'v>(&self, sql: &str, values: &[Value<'v>]) -> (String, Vec<Value<'v>>) {
+        let mut values = values.to_vec();
+        let sql = sql.replace(self.dialect().now, &format!("${}", values.len() + 1));
         let micros = 1_000_000_000_000_000 + self.began.elapsed().as_micros();
-        sql.replace(self.dialect().now, &micros.to_string())
+        values.push(Value::Integer(i64::try_from(micros).expect("a short test")));
+        (sql, values)
     }
-}
-
-/// Shortens a statement to the part that is the same in every execution.
-fn name_of(sql: &str) -> String {
-    sql.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn texts_of(values: &[Value<'_>]) -> Vec<String> {
@@ -216,11 +221,12 @@ impl Database for FaultyDatabase {
         self.is_alive().await;
         let _guard = if only_reads(sql) { None } else { Some(self.one_writer.lock().await) };
         self.is_alive().await;
-        let struck = self.faults.strike(self.node, &name_of(sql), &texts_of(values));
+        let struck = self.faults.strike(self.node, sql, &texts_of(values));
         if let Some(fault) = struck.as_ref().filter(|fault| !fault.is_done) {
             return Err(fault.error.clone());
         }
-        let done = at_once(self.inner.query(&self.at_simulated_time(sql), values))?;
+        let (sql, values) = self.at_simulated_time(sql, values);
+        let done = at_once(self.inner.query(&sql, &values))?;
         struck.map_or(Ok(done), |fault| Err(fault.error))
     }
 
@@ -242,12 +248,13 @@ impl Transaction for FaultyTransaction {
         let database = self.database.clone();
         database.is_alive().await;
         let texts = texts_of(values);
-        let struck = database.faults.strike(database.node, &name_of(sql), &texts);
+        let struck = database.faults.strike(database.node, sql, &texts);
         self.concerns.extend(texts);
         if let Some(fault) = struck {
             return Err(fault.error);
         }
-        at_once(self.inner.query(&database.at_simulated_time(sql), values))
+        let (sql, values) = database.at_simulated_time(sql, values);
+        at_once(self.inner.query(&sql, &values))
     }
 
     async fn commit(self: Box<Self>) -> Result<(), DatabaseError> {

@@ -11,13 +11,7 @@
 mod faulty_database;
 mod poison;
 
-use std::{
-    collections::BTreeMap,
-    panic::catch_unwind,
-    path::Path,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeMap, panic::catch_unwind, path::Path, sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::join_all};
 use serde_json::json;
@@ -217,20 +211,6 @@ impl World {
     }
 }
 
-/// Every class of error, and whether the statement may have been executed anyway.
-fn errors() -> Vec<(&'static str, DatabaseError, bool)> {
-    let text = || "as the test wants it".to_owned();
-    vec![
-        ("away", DatabaseError::Unavailable(text()), false),
-        ("away, but done", DatabaseError::Unavailable(text()), true),
-        ("too slow", DatabaseError::TooSlow(text()), false),
-        ("too slow, but done", DatabaseError::TooSlow(text()), true),
-        ("taken", DatabaseError::UniqueViolation(text()), false),
-        ("refused", DatabaseError::InvalidValue(text()), false),
-        ("broken", DatabaseError::Failed(text()), false),
-    ]
-}
-
 /// A fault that affects only the victim.
 async fn for_one_run(fault: Fault, what: &str) {
     let (world, since) = (World::new().await, Instant::now());
@@ -331,60 +311,95 @@ fn a_worker_without_work_notices_that_its_database_is_away() {
     });
 }
 
-#[test]
-fn every_error_of_every_statement_harms_nobody_else() {
+/// Tries one class of error with every statement.
+fn harms_nobody_else(class: &str, error: &DatabaseError, is_done: bool) {
     #[expect(clippy::disallowed_methods, reason = "for whoever looks into one statement")]
     let wanted = std::env::var("TURNWIRE_FAULT").unwrap_or_default();
     let statements = in_simulated_time(statements());
     assert!(statements.len() > 25, "{statements:#?}");
     let mut cases = Vec::new();
     for (statement, is_named) in statements.into_iter().filter(|(name, _)| name.contains(&wanted)) {
-        for (class, error, is_done) in errors() {
-            let mut add = |extent, times| {
-                let what = format!("{extent:?}, {class}, {times} times: {statement}");
-                let only_for_victim = extent == Extent::OneRun;
-                let node = (extent == Extent::OneNode).then_some("a");
-                let (statement, error) = (statement.clone(), error.clone());
-                let fault = Fault { statement, error, is_done, times, only_for_victim, node };
-                cases.push((extent, fault, what));
-            };
-            if is_named {
-                add(Extent::OneRun, 1);
-                add(Extent::OneRun, FOR_EVER);
-            }
-            if error.is_transient() {
-                add(Extent::Everybody, 7);
-            }
-            // A node whose responses are always lost has no network. And a blob that cannot be
-            // stored is retried, not dropped.
-            if error.is_transient() && !is_done && !statement.contains("into blobs") {
-                add(Extent::OneNode, FOR_EVER);
-            }
+        let mut add = |extent, times| {
+            let what = format!("{extent:?}, {class}, {times} times: {statement}");
+            let only_for_victim = extent == Extent::OneRun;
+            let node = (extent == Extent::OneNode).then_some("a");
+            let (statement, error) = (statement.clone(), error.clone());
+            let fault = Fault { statement, error, is_done, times, only_for_victim, node };
+            cases.push((extent, fault, what));
+        };
+        if is_named {
+            add(Extent::OneRun, 1);
+            add(Extent::OneRun, FOR_EVER);
+        }
+        if error.is_transient() {
+            add(Extent::Everybody, 7);
+        }
+        // A node whose responses are always lost has no network. And a blob that cannot be
+        // stored is retried, not dropped.
+        if error.is_transient() && !is_done && !statement.contains("into blobs") {
+            add(Extent::OneNode, FOR_EVER);
         }
     }
     let n_cases = cases.len();
-    let (waiting, failed) = (Mutex::new(cases), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while let Some((extent, fault, what)) = { waiting.lock().unwrap().pop() } {
-                    let tried = catch_unwind(|| {
-                        in_simulated_time(async {
-                            match extent {
-                                Extent::OneRun => for_one_run(fault, &what).await,
-                                Extent::Everybody => for_everybody(fault, &what).await,
-                                Extent::OneNode => for_one_node(fault, &what).await,
-                            }
-                        });
-                    });
-                    if tried.is_err() {
-                        failed.lock().unwrap().push(what);
-                    }
+    assert!(!wanted.is_empty() || n_cases > 60, "{n_cases} is not every fault");
+    let mut failed = Vec::new();
+    for (extent, fault, what) in cases {
+        let tried = catch_unwind(|| {
+            in_simulated_time(async {
+                match extent {
+                    Extent::OneRun => for_one_run(fault, &what).await,
+                    Extent::Everybody => for_everybody(fault, &what).await,
+                    Extent::OneNode => for_one_node(fault, &what).await,
                 }
             });
+        });
+        if tried.is_err() {
+            failed.push(what);
         }
-    });
-    let failed = failed.into_inner().unwrap();
+    }
     assert!(failed.is_empty(), "{} of {n_cases}: {failed:#?}", failed.len());
-    assert!(!wanted.is_empty() || n_cases > 600, "{n_cases} is not every fault");
+}
+
+/// A test for each class of error, and whether the statement is executed all the same.
+mod every_error_of_every_statement_harms_nobody_else {
+    use super::{DatabaseError, harms_nobody_else};
+
+    fn text() -> String {
+        "as the test wants it".to_owned()
+    }
+
+    #[test]
+    fn away() {
+        harms_nobody_else("away", &DatabaseError::Unavailable(text()), false);
+    }
+
+    #[test]
+    fn away_but_done() {
+        harms_nobody_else("away, but done", &DatabaseError::Unavailable(text()), true);
+    }
+
+    #[test]
+    fn too_slow() {
+        harms_nobody_else("too slow", &DatabaseError::TooSlow(text()), false);
+    }
+
+    #[test]
+    fn too_slow_but_done() {
+        harms_nobody_else("too slow, but done", &DatabaseError::TooSlow(text()), true);
+    }
+
+    #[test]
+    fn taken() {
+        harms_nobody_else("taken", &DatabaseError::UniqueViolation(text()), false);
+    }
+
+    #[test]
+    fn refused() {
+        harms_nobody_else("refused", &DatabaseError::InvalidValue(text()), false);
+    }
+
+    #[test]
+    fn broken() {
+        harms_nobody_else("broken", &DatabaseError::Failed(text()), false);
+    }
 }
