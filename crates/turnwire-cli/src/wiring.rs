@@ -62,7 +62,7 @@ pub(crate) fn agent(settings: &RunSettings) -> Result<(Agent, Arc<McpServers>)> 
             .tool(demo::deploy_check(demo.tool_time))
             .tool(demo::delete_branch(demo.tool_time));
     }
-    let (web, egress, documents) = (settings.web_search.as_ref(), &settings.egress, documents()?);
+    let (web, egress, documents) = (settings.web_search.as_ref(), &settings.egress, documents());
     if let Some(search) = search_tool(web, egress, documents, demo)? {
         agent = agent.shared_tool(search);
     }
@@ -116,7 +116,7 @@ pub(crate) async fn gateway(
     let webhooks = store.as_ref().map(outbox);
     let mut replaceable = Replaceable {
         file_search: Arc::new(FileSearch::new(library.clone())),
-        documents: documents()?,
+        documents: documents(),
         pins: match &store {
             Some(store) => Arc::new(store.clone()),
             None => Arc::new(MemoryPins::default()),
@@ -331,12 +331,12 @@ fn sender(
     Ok(Some(WebhookSender::new(outbox, egress(&settings.egress)?, receivers, counts, now)))
 }
 
-/// This program reads documents, in child processes.
-fn documents() -> Result<DocumentReader> {
-    let program = env::current_exe().map_err(|error| {
-        Problem::failure(format!("the path of this program is unknown: {error}"))
-    })?;
-    Ok(DocumentReader::program(program, "read"))
+/// This program reads documents, in child processes. Without `/proc`, the name that it was started
+/// by has to do.
+fn documents() -> DocumentReader {
+    let named = || env::args_os().next().unwrap_or_default().into();
+    let program = env::current_exe().unwrap_or_else(|_| named());
+    DocumentReader::program(program, "read")
 }
 
 /// Returns what verifies tokens, if an identity provider is set.
