@@ -34,6 +34,12 @@ const MAX_LINK_LOOKUPS: usize = 4;
 /// How long the lookup of a share link waits for others.
 const LINK_LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Of so many readers of share links of a tenant, one may have a full result at a time: it is in
+/// memory until it is read.
+const READERS_PER_RESULT: usize = 64;
+/// How long a reader waits for the full result of another one to be read.
+const RESULT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Limits on concurrent runs and connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdmissionLimits {
@@ -109,6 +115,7 @@ enum Subject {
     ReadersOfLink(String),
     ReadersOfTenant(TenantId),
     ReadersOfAddress(IpAddr),
+    ResultsForReaders(TenantId),
 }
 
 type Counts = Arc<Mutex<HashMap<Subject, usize>>>;
@@ -161,10 +168,19 @@ impl Admission {
         key: Option<KeyDigest>,
         n_live: impl Fn() -> usize,
     ) -> Result<Permit> {
-        let until = Instant::now() + ENDING_TIME;
+        self.admit_soon(ENDING_TIME, || self.admit_run(tenant, key, n_live())).await
+    }
+
+    /// Admits what `admit` admits, and waits for up to `time` if a limit is reached.
+    async fn admit_soon(
+        &self,
+        time: Duration,
+        admit: impl Fn() -> Result<Permit>,
+    ) -> Result<Permit> {
+        let until = Instant::now() + time;
         loop {
             let freed = self.freed.notified();
-            let error = match self.admit_run(tenant, key, n_live()) {
+            let error = match admit() {
                 Ok(permit) => return Ok(permit),
                 Err(error) => error,
             };
@@ -250,6 +266,22 @@ impl Admission {
             "of the share links of one tenant",
         );
         self.admit(of_address.into_iter().chain([of_link, of_tenant]).collect())
+    }
+
+    /// Admits a reader of a share link to a full result. Waits until others have read theirs.
+    pub(crate) async fn admit_shared_result(&self, tenant: &TenantId) -> Result<Permit> {
+        let max = self.limits.load().readers_per_tenant.div_ceil(READERS_PER_RESULT);
+        let limit = || Limit {
+            subject: Subject::ResultsForReaders(tenant.clone()),
+            max,
+            setting: "limits.max_readers_per_tenant",
+            code: "too_many_readers",
+            message: format!(
+                "At most {max} readers of share links of one tenant get a full result at the same \
+                 time; try again later."
+            ),
+        };
+        self.admit_soon(RESULT_TIMEOUT, || self.admit(vec![limit()])).await
     }
 
     /// Takes a permit for all `limits`, or for none of them.

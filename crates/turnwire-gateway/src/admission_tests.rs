@@ -140,3 +140,22 @@ fn readers_of_links_are_bounded() {
     drop((of_address, elsewhere));
     assert!(lock(&admission.counts).is_empty(), "nothing is remembered of whoever is gone");
 }
+
+/// A21: of 64 readers of a tenant's links, one has a full result; another waits for it to be read,
+/// and is refused if that takes long. Other tenants have their own.
+#[tokio::test(start_paused = true)]
+async fn full_results_for_readers_are_bounded() {
+    let admission = Admission::new(AdmissionLimits { readers_per_tenant: 100, ..limits() });
+    let (one, other) = (TenantId::from("one"), TenantId::from("other"));
+    let admit = |tenant| admission.admit_shared_result(tenant);
+    let (first, second) = (admit(&one).await.unwrap(), admit(&one).await.unwrap());
+    assert_eq!(setting(admit(&one).await), "limits.max_readers_per_tenant");
+    assert!(admit(&other).await.is_ok());
+    let reading = async {
+        tokio::time::sleep(RESULT_TIMEOUT / 2).await;
+        drop(first);
+    };
+    let (third, ()) = tokio::join!(admit(&one), reading);
+    drop((second, third.unwrap()));
+    assert!(lock(&admission.counts).is_empty());
+}

@@ -176,6 +176,11 @@ impl HeldPermits {
         held.validity = validity;
     }
 
+    /// Holds another permit.
+    pub(crate) fn hold_more(&self, permit: Permit) {
+        lock(&self.0).permits.push(Arc::new(permit));
+    }
+
     /// Holds the place of a reader of a share link.
     pub(crate) fn hold_place(&self, place: ReaderPlace) {
         lock(&self.0).place = Some(place);

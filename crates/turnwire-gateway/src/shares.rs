@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use axum::{
+    Extension,
     extract::State,
     http::{HeaderMap, StatusCode},
     response::Response as HttpResponse,
@@ -24,6 +25,7 @@ use crate::{
     ApiError, App, Caller, Json, JsonBody, PathParams, QueryParams, Result,
     audit::Deed,
     auth::SharedReader,
+    connection::HeldPermits,
     run_calls::{full_result, text_response},
     runs::{self, EventsParams, RunFrame, RunRow, Shown},
     typed,
@@ -268,8 +270,11 @@ async fn result(
     State(app): State<App>,
     SharedReader { caller, share }: SharedReader,
     PathParams((_, call_id)): PathParams<(String, String)>,
+    Extension(held): Extension<HeldPermits>,
     headers: HeaderMap,
 ) -> Result<HttpResponse> {
+    // Until the response is written: the result is in memory as long.
+    held.hold_more(app.admission().admit_shared_result(&share.tenant).await?);
     let text = full_result(&app, &caller, &share.run_id, &call_id, share.redact).await?;
     Ok(text_response(text, &headers))
 }

@@ -265,6 +265,40 @@ async fn a_link_has_the_whole_of_a_large_result() {
     world.close().await;
 }
 
+/// A21, A13: the full results that readers of links do not read are few: a further reader waits
+/// until one of them is gone, while whoever has a key is answered.
+#[tokio::test]
+async fn readers_hold_few_full_results() {
+    // More than the sockets of both sides hold.
+    let large = "x".repeat(16_000_000);
+    let returns = FakeTool::new("t", Behaviour::Returns(large.clone()));
+    let turns = [Turn::new().call("t", json!({})), Turn::new().text("Done.")];
+    let plan = Plan::new(turns).tool(returns);
+    let world = plan.options(|options| options.admission.readers_per_tenant = 128).start().await;
+    world.post("/chat", json!({ "message": "Go" })).await;
+    let (_, runs) = world.get("/v1/runs").await;
+    let run = runs["data"][0]["run_id"].as_str().unwrap();
+    let (_, own) = world.get(&format!("/v1/runs/{run}")).await;
+    let call = own["calls"][0]["call_id"].as_str().unwrap();
+    let (_, made) = world.post(&format!("/v1/runs/{run}/share"), json!({})).await;
+    let token = made["token"].as_str().unwrap();
+    let path = world.url(&format!("/v1/shared/{token}/calls/{call}/result"));
+    let client = || reqwest::Client::builder().no_proxy().build().unwrap();
+    let read = || client().get(&path).send();
+    let mut stuck = vec![read().await.unwrap(), read().await.unwrap()];
+    assert!(stuck.iter().all(|response| response.status() == StatusCode::OK));
+    let mut third = Box::pin(read());
+    let waits = timeout(Duration::from_millis(500), &mut third).await;
+    assert!(waits.is_err(), "a third result is in memory");
+    let own = world.request(Method::GET, &format!("/v1/runs/{run}/calls/{call}/result"));
+    assert_eq!(world.text(own).await.len(), large.len());
+    stuck.pop();
+    let third = timeout(Duration::from_secs(20), third).await.expect("there is a place").unwrap();
+    assert_eq!(third.text().await.unwrap().len(), large.len());
+    drop(stuck);
+    world.close().await;
+}
+
 /// A link of a live run follows it, and ends when it is revoked.
 #[tokio::test]
 async fn a_live_link_follows_and_ends() {
