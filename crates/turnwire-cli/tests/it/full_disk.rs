@@ -1,10 +1,12 @@
 //! C28: what becomes of a gateway whose disk is full, and of one whose file cannot be written to
-//! for another reason. It says so, and goes on by itself when the fault is gone.
+//! for another reason. It says so, and goes on by itself when the fault is gone. And what becomes of
+//! one whose file is damaged.
 //!
 //! The gateway runs in a mount namespace of its own, with its folder on a file system of twelve
 //! megabytes. The test reaches into it by `/proc`.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::Write,
     path::PathBuf,
@@ -15,7 +17,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::{
-    serve::{DEMO, Gateway, status_of},
+    serve::{DEMO, Gateway, json_of, quick, status_of},
     world::{PATIENCE, Running, TURNWIRE, World},
 };
 
@@ -113,4 +115,79 @@ async fn a_gateway_on_a_full_disk_can_be_ended() {
     assert_eq!(disk.ask().await, StatusCode::SERVICE_UNAVAILABLE);
     disk.gateway.signal("TERM");
     assert_eq!(disk.gateway.finish().code, Some(0));
+}
+
+/// C28: a gateway does not start on a read-only disk, and says why.
+#[test]
+fn a_gateway_does_not_start_on_a_read_only_disk() {
+    for (prepared, reason) in
+        [("true", "Read-only file system"), ("touch turnwire.db", "readonly database")]
+    {
+        let world = World::new()
+            .with("TURNWIRE_STORE_URL", "sqlite://turnwire.db")
+            .with("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let mut command = world.program("unshare");
+        let inside = format!(
+            "mount -t tmpfs -o size=12m,mode=0700 tmpfs . && cd \"$PWD\" && {prepared} && \
+             mount -o remount,ro \"$PWD\" && exec \"$0\" \"$@\""
+        );
+        command.args(["--map-root-user", "--mount", "sh", "-c", &inside, TURNWIRE]).args(DEMO);
+        let done = Running::start(command).finish();
+        assert_eq!(done.code, Some(1), "{}", done.stderr);
+        assert!(done.stderr.contains(reason), "{}", done.stderr);
+        assert!(!done.stderr.contains("panicked"), "{}", done.stderr);
+    }
+}
+
+/// C28: of a file whose pages are damaged in the middle, everything is told that can be read, and
+/// of the rest that it cannot: nothing is wrong, and nothing panics. The log says what to do.
+#[tokio::test]
+async fn a_damaged_file_is_told() {
+    let world = quick().with("TURNWIRE_STORE_URL", "sqlite://turnwire.db");
+    let mut gateway = Gateway::start(&world, &DEMO);
+    let mut journals = BTreeMap::new();
+    let said = "word ".repeat(2_000);
+    for n in 0..100 {
+        let body = json!({ "input": format!("{n} {said}"), "stream": false });
+        assert_eq!(status_of(gateway.post("/v1/responses", &body)).await, StatusCode::OK);
+    }
+    let (_, runs) = json_of(gateway.get("/v1/runs?limit=100")).await;
+    for run in runs["data"].as_array().unwrap() {
+        let id = run["run_id"].as_str().unwrap().to_owned();
+        let events = gateway.get(&format!("/v1/runs/{id}/events")).send().await.unwrap();
+        journals.insert(id, events.text().await.unwrap());
+    }
+    assert_eq!(journals.len(), 100);
+    gateway.signal("TERM");
+    assert_eq!(gateway.finish().code, Some(0));
+
+    let path = world.path().join("turnwire.db");
+    let mut file = fs::read(&path).unwrap();
+    let (start, n_bytes) = (file.len() / 2, file.len() / 8);
+    let start = start - start % 4096;
+    file[start..start + n_bytes - n_bytes % 4096].fill(0xff);
+    fs::write(&path, file).unwrap();
+
+    let mut gateway = Gateway::start(&world, &DEMO);
+    let (mut n_read, mut n_refused) = (0, 0);
+    for (id, before) in &journals {
+        let events = gateway.get(&format!("/v1/runs/{id}/events")).send().await.unwrap();
+        let (status, events) = (events.status(), events.text().await.unwrap_or_default());
+        if status == StatusCode::OK && events == *before {
+            n_read += 1;
+        } else {
+            let is_told = status == StatusCode::SERVICE_UNAVAILABLE
+                || events.contains("journal_unreadable")
+                || events.contains("the journal cannot be read");
+            assert!(is_told, "{id}: {status} {events}");
+            n_refused += 1;
+        }
+    }
+    assert!(n_read > 0 && n_refused > 0, "{n_read} are read, {n_refused} are not");
+    gateway.running().stderr.wait_for("database file damaged");
+    gateway.signal("TERM");
+    let done = gateway.finish();
+    assert!(!done.stderr.contains("panicked"), "{}", done.stderr);
+    assert!(done.stderr.contains("restore a backup"), "{}", done.stderr);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
 }

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 use turnwire_contract::{PoolUse, TenantId};
 
+mod damage;
 mod library_dialect;
 mod postgres;
 mod postgres_errors;

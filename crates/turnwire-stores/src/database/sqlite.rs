@@ -1,7 +1,7 @@
 //! SQLite, via sqlx: one file, one write connection, several read connections; or one connection to
 //! a database in memory.
 
-use std::{io, path::Path, time::Duration};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
@@ -16,7 +16,7 @@ use sqlx::{
 
 use super::{
     Column, Database, DatabaseError, Dialect, PoolUse, Result, Row, RowsStatement,
-    STATEMENT_TIMEOUT, Transaction, Value, library_dialect, pool_use_of,
+    STATEMENT_TIMEOUT, Transaction, Value, damage::DamageCheck, library_dialect, pool_use_of,
 };
 
 /// How long to wait for a write lock of another process.
@@ -79,6 +79,7 @@ pub(crate) struct SqliteDatabase {
     reading: SqlitePool,
     /// A connection that is never used: a database in memory lasts as long as its last connection.
     _anchor: Option<SqlitePool>,
+    damage: Arc<DamageCheck>,
 }
 
 impl SqliteDatabase {
@@ -97,8 +98,9 @@ impl SqliteDatabase {
             .pragma("wal_autocheckpoint", PAGES_BEFORE_CHECKPOINT);
         let writing = pool(1).connect_with(of_writer).await.map_err(failed)?;
         migrate(&writing).await?;
-        let reading = pool(4).connect_with(options.read_only(true)).await.map_err(failed)?;
-        Ok(Self { writing, reading, _anchor: None })
+        let options = options.read_only(true);
+        let reading = pool(4).connect_with(options.clone()).await.map_err(failed)?;
+        Ok(Self { writing, reading, _anchor: None, damage: DamageCheck::of(options) })
     }
 
     /// Creates a database in memory and runs the migrations. Readers and the writer take turns:
@@ -109,9 +111,15 @@ impl SqliteDatabase {
             SqliteConnectOptions::new().filename(name).vfs("memdb").busy_timeout(BUSY_TIMEOUT);
         let lasting = || pool(1).max_lifetime(None).idle_timeout(None);
         let anchor = lasting().connect_with(options.clone()).await.map_err(failed)?;
-        let writing = lasting().connect_with(options).await.map_err(failed)?;
+        let writing = lasting().connect_with(options.clone()).await.map_err(failed)?;
         migrate(&writing).await?;
-        Ok(Self { reading: writing.clone(), writing, _anchor: Some(anchor) })
+        let (reading, damage) = (writing.clone(), DamageCheck::of(options));
+        Ok(Self { reading, writing, _anchor: Some(anchor), damage })
+    }
+
+    async fn transaction(&self) -> Result<SqliteTransaction> {
+        let connection = Some(self.writing.acquire().await.map_err(failed)?);
+        Ok(SqliteTransaction { connection, damage: Arc::clone(&self.damage) })
     }
 }
 
@@ -156,8 +164,7 @@ impl Database for SqliteDatabase {
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>> {
-        let connection = self.writing.acquire().await.map_err(failed)?;
-        let mut transaction = SqliteTransaction(Some(connection));
+        let mut transaction = self.transaction().await?;
         transaction.execute("begin immediate").await?;
         Ok(Box::new(transaction))
     }
@@ -165,7 +172,8 @@ impl Database for SqliteDatabase {
     async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
         let pool = if only_reads(sql) { &self.reading } else { &self.writing };
         let mut connection = pool.acquire().await.map_err(failed)?;
-        let rows = bound(sql, values).fetch_all(&mut *connection).await.map_err(failed);
+        let rows = bound(sql, values).fetch_all(&mut *connection).await;
+        let rows = rows.inspect_err(|error| self.damage.note(error)).map_err(failed);
         if rows.as_ref().is_err_and(DatabaseError::is_transient) {
             drop(connection.detach());
         }
@@ -184,13 +192,12 @@ impl Database for SqliteDatabase {
     /// One text with all statements: each on its own would be a way to the thread of the connection
     /// and back, on which the caller waits in line with everything else that the process does.
     async fn change(&self, changes: &[String], values: &[Value<'_>]) -> Result<()> {
-        let connection = self.writing.acquire().await.map_err(failed)?;
-        let mut transaction = SqliteTransaction(Some(connection));
+        let mut transaction = self.transaction().await?;
         let script = format!("begin immediate; {}; commit", self.dialect().together(changes));
         let done = bound(&script, values).execute(transaction.connection()?).await;
-        let done = done.map(drop).map_err(failed);
+        let done = done.inspect_err(|error| self.damage.note(error)).map(drop).map_err(failed);
         match &done {
-            Ok(()) => transaction.0 = None,
+            Ok(()) => transaction.connection = None,
             Err(error) if error.is_transient() => {}
             Err(_) => Box::new(transaction).rollback().await,
         }
@@ -220,42 +227,47 @@ pub(crate) fn only_reads(sql: &str) -> bool {
 /// A transaction on the write connection. If it is neither committed nor rolled back, the
 /// connection is closed: after a disk error SQLite may have rolled back by itself, which leaves the
 /// next transaction in an unknown state.
-struct SqliteTransaction(Option<PoolConnection<Sqlite>>);
+struct SqliteTransaction {
+    connection: Option<PoolConnection<Sqlite>>,
+    damage: Arc<DamageCheck>,
+}
 
 impl SqliteTransaction {
     fn connection(&mut self) -> Result<&mut SqliteConnection> {
         let over = || DatabaseError::Unavailable("the transaction is over".to_owned());
-        self.0.as_deref_mut().ok_or_else(over)
+        self.connection.as_deref_mut().ok_or_else(over)
     }
 
     async fn execute(&mut self, sql: &'static str) -> Result<()> {
-        sqlx::query(sql).execute(self.connection()?).await.map(drop).map_err(failed)
+        let done = sqlx::query(sql).execute(self.connection()?).await;
+        done.inspect_err(|error| self.damage.note(error)).map(drop).map_err(failed)
     }
 }
 
 #[async_trait]
 impl Transaction for SqliteTransaction {
     async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
-        let rows = bound(sql, values).fetch_all(self.connection()?).await.map_err(failed)?;
+        let rows = bound(sql, values).fetch_all(self.connection()?).await;
+        let rows = rows.inspect_err(|error| self.damage.note(error)).map_err(failed)?;
         rows.iter().map(read).collect()
     }
 
     async fn commit(mut self: Box<Self>) -> Result<()> {
         self.execute("commit").await?;
-        self.0 = None;
+        self.connection = None;
         Ok(())
     }
 
     async fn rollback(mut self: Box<Self>) {
         if self.execute("rollback").await.is_ok() {
-            self.0 = None;
+            self.connection = None;
         }
     }
 }
 
 impl Drop for SqliteTransaction {
     fn drop(&mut self) {
-        drop(self.0.take().map(PoolConnection::detach));
+        drop(self.connection.take().map(PoolConnection::detach));
     }
 }
 
