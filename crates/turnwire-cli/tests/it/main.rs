@@ -12,6 +12,8 @@ mod access_log;
 mod asking;
 mod audit;
 mod backup;
+#[cfg(target_os = "linux")]
+mod bounds;
 mod canaries;
 mod chat;
 mod check;
@@ -23,6 +25,8 @@ mod echoing_servers;
 mod encryption;
 mod exit_codes;
 mod fake_upstream;
+#[cfg(target_os = "linux")]
+mod flood;
 mod follow;
 #[cfg(target_os = "linux")]
 mod full_disk;
