@@ -25,8 +25,6 @@ mod echoing_servers;
 mod encryption;
 mod exit_codes;
 mod fake_upstream;
-#[cfg(target_os = "linux")]
-mod flood;
 mod follow;
 #[cfg(target_os = "linux")]
 mod full_disk;

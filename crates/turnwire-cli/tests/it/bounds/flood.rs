@@ -13,7 +13,7 @@ use tokio::{
 const PIECE: usize = 64 * 1024;
 
 /// What a path is answered with: a beginning, pieces by their number, and an end.
-pub(crate) struct Flow {
+pub(super) struct Flow {
     status: &'static str,
     kind: &'static str,
     header: String,
@@ -24,7 +24,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    pub(crate) fn new(kind: &'static str, head: &str, tail: &str) -> Self {
+    pub(super) fn new(kind: &'static str, head: &str, tail: &str) -> Self {
         Self {
             status: "200 OK",
             kind,
@@ -36,20 +36,20 @@ impl Flow {
         }
     }
 
-    pub(crate) fn json(head: &str, tail: &str) -> Self {
+    pub(super) fn json(head: &str, tail: &str) -> Self {
         Self::new("application/json", head, tail)
     }
 
-    pub(crate) fn events(head: &str, tail: &str) -> Self {
+    pub(super) fn events(head: &str, tail: &str) -> Self {
         Self::new("text/event-stream", head, tail)
     }
 
-    pub(crate) fn status(self, status: &'static str, header: &str) -> Self {
+    pub(super) fn status(self, status: &'static str, header: &str) -> Self {
         Self { status, header: format!("{header}\r\n"), ..self }
     }
 
     /// With so many pieces between beginning and end.
-    pub(crate) fn of(
+    pub(super) fn of(
         self,
         n_pieces: usize,
         piece: impl Fn(usize) -> String + Send + 'static,
@@ -58,22 +58,22 @@ impl Flow {
     }
 
     /// With this many bytes between beginning and end.
-    pub(crate) fn filled(self, n_bytes: usize) -> Self {
+    pub(super) fn filled(self, n_bytes: usize) -> Self {
         self.of(n_bytes.div_ceil(PIECE), |_| "x".repeat(PIECE))
     }
 }
 
 /// What became of the answers to a path.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Taken {
+pub(super) struct Taken {
     /// Answers that are over, because all was sent or the other side has hung up.
-    pub(crate) n_ended: usize,
-    pub(crate) n_bytes: usize,
+    pub(super) n_ended: usize,
+    pub(super) n_bytes: usize,
 }
 
 /// The site, until dropped.
-pub(crate) struct Flood {
-    pub(crate) port: u16,
+pub(super) struct Flood {
+    pub(super) port: u16,
     taken: watch::Sender<BTreeMap<String, Taken>>,
     _serving: JoinSet<()>,
 }
@@ -82,7 +82,7 @@ type Flows = dyn Fn(&str, &str) -> Flow + Send + Sync;
 
 impl Flood {
     /// Answers a path and a body as `flows` says.
-    pub(crate) async fn start(flows: impl Fn(&str, &str) -> Flow + Send + Sync + 'static) -> Self {
+    pub(super) async fn start(flows: impl Fn(&str, &str) -> Flow + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let flows: Arc<Flows> = Arc::new(flows);
@@ -98,12 +98,12 @@ impl Flood {
         Self { port, taken, _serving: serving }
     }
 
-    pub(crate) fn url(&self, path: &str) -> String {
+    pub(super) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
     /// Waits until an answer to `path` is over, and says what was taken of all so far.
-    pub(crate) async fn taken(&self, path: &str) -> Taken {
+    pub(super) async fn taken(&self, path: &str) -> Taken {
         let mut taken = self.taken.subscribe();
         let over =
             |taken: &BTreeMap<String, Taken>| taken.get(path).is_some_and(|it| it.n_ended > 0);
