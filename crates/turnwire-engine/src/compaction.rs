@@ -3,6 +3,9 @@
 //! Old results are most of the size of a long conversation and are rarely needed in full. The model
 //! sees the start of each and a note that it is shortened. Stored items do not change, and no item
 //! is dropped, so every call keeps its result.
+//!
+//! Results are shortened in batches, because each change of the prompt's beginning costs the
+//! provider's cache and the reasoning that is signed over it.
 
 use std::sync::Arc;
 
@@ -13,17 +16,20 @@ use crate::tool_result::prefix;
 /// Bytes of an old result that stay in the prompt.
 const SHOWN: usize = 400;
 
-/// Returns `items` with shortened results where they are older than the last `n_turns` user
-/// messages.
+/// Returns `items`, the conversation before the current user message, with the oldest results
+/// shortened. The results of the last `n_turns` user messages are whole, the current one included;
+/// those before them are shortened when there are `n_turns` more.
 pub(crate) fn compacted(items: Vec<Arc<Item>>, n_turns: u32) -> Vec<Arc<Item>> {
     let is_question = |item: &Arc<Item>| matches!(**item, Item::Message { role: Role::User, .. });
-    let questions = items.iter().enumerate().rev().filter(|(_, item)| is_question(item));
-    let n_turns = usize::try_from(n_turns).unwrap_or(usize::MAX);
-    let first_whole = match n_turns.checked_sub(1) {
-        Some(n_before) => questions.map(|(seq, _)| seq).nth(n_before).unwrap_or(0),
-        None => items.len(),
+    let questions = items.iter().enumerate().filter(|(_, item)| is_question(item));
+    let questions: Vec<usize> = questions.map(|(place, _)| place).collect();
+    let batch = usize::try_from(n_turns).unwrap_or(usize::MAX).max(1);
+    let old = (questions.len() + 1).saturating_sub(batch);
+    let first_whole = match old / batch * batch {
+        0 => 0,
+        n_shortened => questions.get(n_shortened).copied().unwrap_or(items.len()),
     };
-    let shown = |(seq, item)| if seq < first_whole { shortened(item) } else { item };
+    let shown = |(place, item)| if place < first_whole { shortened(item) } else { item };
     items.into_iter().enumerate().map(shown).collect()
 }
 

@@ -16,12 +16,13 @@ use reqwest::{
 };
 use serde::Serialize;
 use thiserror::Error;
-use tracing::debug;
+use tracing::{debug, warn};
 use turnwire_contract::{ModelError, ModelStream, TraceContext};
 use turnwire_http::chain;
 
 use crate::{
     provider_error::{Fault, fault_of_status, shortened},
+    seal::Origin,
     secret::{Secret, hidden_in},
     translator::{Dialect, Translated, Translator},
 };
@@ -34,6 +35,9 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 /// Header of OpenAI with the delay in milliseconds, besides `Retry-After`.
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+
+/// Header of OpenAI and Anthropic that says whether a retry can help.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// Headers of W3C Trace Context.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -48,6 +52,7 @@ pub(crate) struct Endpoint {
     secret: Option<Secret>,
     /// Whether the model is set by the operator, not by the request.
     names_model: bool,
+    base_url: String,
 }
 
 impl Endpoint {
@@ -72,7 +77,8 @@ impl Endpoint {
             .map_err(|error| SetupError::Client(chain(&error)))?;
         let headers =
             HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/event-stream"))]);
-        Ok(Self { client, url, headers, secret: None, names_model: false })
+        let base_url = base_url.to_owned();
+        Ok(Self { client, url, headers, secret: None, names_model: false, base_url })
     }
 
     /// Adds a header without a secret.
@@ -104,40 +110,72 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// Sends `body`, and returns the response as a stream of parts.
-    pub(crate) async fn ask<D>(
+    /// Returns whose reasoning may be given back to `model`.
+    pub(crate) fn origin(&self, model: &str) -> Origin {
+        Origin::new(&self.base_url, self.secret.as_ref().map(Secret::reveal), model)
+    }
+
+    /// Sends the body, and returns the response as a stream of parts. A provider that refuses the
+    /// reasoning in the request is asked once more without it: `body` is told whether to give
+    /// reasoning back. `dialect` reads the answer to a body.
+    pub(crate) async fn ask<B, D>(
         &self,
-        body: &impl Serialize,
-        dialect: D,
+        body: impl Fn(bool) -> B,
+        dialect: impl FnOnce(&B) -> D,
         trace: Option<&TraceContext>,
     ) -> Result<ModelStream, ModelError>
     where
+        B: Serialize,
         D: Dialect + Send + 'static,
     {
-        let mut headers = self.headers.clone();
-        headers.extend(trace.into_iter().flat_map(trace_headers));
-        let request = self.client.post(self.url.clone()).headers(headers).json(body);
-        let response = request.send().await.map_err(|error| out_of_reach(error.without_url()))?;
+        let mut sent = body(true);
+        let mut response = self.post(&sent, trace).await?;
+        if !response.status().is_success() {
+            let fault = refusal(response).await;
+            if !fault.is_about_reasoning {
+                return Err(self.model_error(fault));
+            }
+            warn!("the provider refused the reasoning in the conversation and is asked without it");
+            self.log(&fault);
+            sent = body(false);
+            response = self.post(&sent, trace).await?;
+        }
         if !response.status().is_success() {
             return Err(self.model_error(refusal(response).await));
         }
+        let dialect = dialect(&sent);
         let endpoint = self.clone();
         let parts = translated(response.bytes_stream(), Translator::new(dialect));
         Ok(Box::pin(parts.map(move |part| part.map_err(|fault| endpoint.model_error(fault)))))
     }
 
+    async fn post(
+        &self,
+        body: &impl Serialize,
+        trace: Option<&TraceContext>,
+    ) -> Result<Response, ModelError> {
+        let mut headers = self.headers.clone();
+        headers.extend(trace.into_iter().flat_map(trace_headers));
+        let request = self.client.post(self.url.clone()).headers(headers).json(body);
+        request.send().await.map_err(|error| out_of_reach(error.without_url()))
+    }
+
     /// Converts a fault to an error. The provider's text is only logged, without our key, which
     /// some providers quote.
-    fn model_error(&self, Fault { error, provider_text }: Fault) -> ModelError {
-        if let Some(text) = provider_text {
-            let text = self.secret.as_ref().map_or(text.clone(), |key| hidden_in(&text, key));
-            debug!(%error, provider_text = %text, "provider error");
-        }
-        match error {
+    fn model_error(&self, fault: Fault) -> ModelError {
+        self.log(&fault);
+        match fault.error {
             ModelError::UnknownModel { message } if self.names_model => {
                 ModelError::Misconfigured { message }
             }
             error => error,
+        }
+    }
+
+    fn log(&self, Fault { error, provider_text, .. }: &Fault) {
+        if let Some(text) = provider_text {
+            let text = self.secret.as_ref().map_or(text.clone(), |key| hidden_in(text, key));
+            debug!(%error, provider_text = %text, "provider error");
         }
     }
 }
@@ -231,6 +269,7 @@ where
 async fn refusal(response: Response) -> Fault {
     let status = response.status().as_u16();
     let retry_after = asked_wait(response.headers(), SystemTime::now());
+    let is_final = response.headers().get(SHOULD_RETRY).is_some_and(|value| value == "false");
     let mut body = Vec::new();
     let mut bytes = response.bytes_stream();
     while let Some(Ok(more)) = bytes.next().await {
@@ -239,7 +278,8 @@ async fn refusal(response: Response) -> Fault {
             break;
         }
     }
-    fault_of_status(status, retry_after, &String::from_utf8_lossy(&body))
+    let fault = fault_of_status(status, retry_after, &String::from_utf8_lossy(&body));
+    if is_final { fault.not_retried() } else { fault }
 }
 
 /// Returns the delay requested by the provider. OpenAI also sends it in milliseconds.

@@ -6,11 +6,12 @@
 //! [`scripted`] is a model that needs no server. Three wrappers change other models:
 //! [`json_schema_calls`] adds tool calls, [`custom_tools`] adds custom tools to models that support
 //! only functions, and [`without_parameters`] removes parameters that a server rejects.
-//! [`upstreams`] passes requests on to one of several models.
+//! [`upstreams`] passes requests on to one of several models. [`vendors`] says where providers
+//! differ from the API that they speak.
 //!
 //! They use `sse_reader` to parse frames, `lenient_json` to parse their content, `logprobs` for log
 //! probabilities, `translator` to drive an adapter's stream, `provider_error` to classify errors,
-//! `reported_cost` for what a provider charged, `request_fields` for optional fields of requests, and
+//! `seal` for reasoning that a provider wants back, `reported_cost` for what a provider charged, `request_fields` for optional fields of requests, and
 //! `http` to send them. [`probe`] checks whether a provider can be reached.
 //!
 //! Adapters only translate. They do not retry, set no timeouts of their own, and never panic on
@@ -34,10 +35,12 @@ mod provider_error;
 mod reported_cost;
 mod request_fields;
 pub mod scripted;
+mod seal;
 mod secret;
 mod sse_reader;
 mod translator;
 pub mod upstreams;
+pub mod vendors;
 pub mod without_parameters;
 
 #[cfg(test)]
@@ -57,4 +60,5 @@ pub use priced::{Price, Priced};
 pub use scripted::{Scripted, Turn};
 pub use secret::Secret;
 pub use upstreams::{Upstream, Upstreams, UpstreamsOptions};
+pub use vendors::Vendor;
 pub use without_parameters::WithoutParameters;

@@ -25,11 +25,25 @@ pub(crate) struct Fault {
     pub(crate) error: ModelError,
     /// Text of the provider, for the log.
     pub(crate) provider_text: Option<String>,
+    /// Whether the provider refuses reasoning that was given back to it.
+    pub(crate) is_about_reasoning: bool,
 }
 
 impl From<ModelError> for Fault {
     fn from(error: ModelError) -> Self {
-        Self { error, provider_text: None }
+        Self { error, provider_text: None, is_about_reasoning: false }
+    }
+}
+
+impl Fault {
+    /// Returns the fault of a provider that says that a retry does not help.
+    pub(crate) fn not_retried(mut self) -> Self {
+        self.error = match self.error {
+            ModelError::RateLimited { message, .. } => ModelError::Misconfigured { message },
+            ModelError::Unavailable { message, .. } => ModelError::Rejected { message },
+            error => error,
+        };
+        self
     }
 }
 
@@ -39,6 +53,8 @@ pub(crate) struct ParsedError {
     message: Option<String>,
     /// Everything that names the kind of the error: type, code and status.
     names: Vec<String>,
+    /// The delay that Google asks for.
+    retry_delay: Option<Duration>,
 }
 
 /// Class of an error.
@@ -77,7 +93,7 @@ impl ParsedError {
     /// Parses the value of an `error` field.
     pub(crate) fn of(error: Value) -> Self {
         match error {
-            Value::String(message) => Self { message: Some(message), names: Vec::new() },
+            Value::String(message) => Self { message: Some(message), ..Self::default() },
             error => serde_json::from_value(error).map(Self::of_fields).unwrap_or_default(),
         }
     }
@@ -91,6 +107,13 @@ impl ParsedError {
                 other => other.to_string(),
             }),
             names: names.into_iter().flatten().map(|name| word(&name)).collect(),
+            retry_delay: fields.details.and_then(|details| {
+                let delays =
+                    details.as_array()?.iter().filter_map(|detail| detail.get("retryDelay"));
+                let mut delays = delays.filter_map(Value::as_str);
+                let seconds = delays.next()?.strip_suffix('s')?;
+                Duration::try_from_secs_f64(seconds.parse().ok()?).ok()
+            }),
         }
     }
 
@@ -107,7 +130,8 @@ impl ParsedError {
     }
 
     fn fault(&self, meaning: Meaning, message: String, retry_after: Option<Duration>) -> Fault {
-        let wait = || retry_after.or_else(|| waiting_time_in(self.message.as_deref()?));
+        let asked = retry_after.or(self.retry_delay);
+        let wait = || asked.or_else(|| waiting_time_in(self.message.as_deref()?));
         let error = match meaning {
             Meaning::Unavailable => ModelError::Unavailable { message, retry_after: wait() },
             Meaning::RateLimited => ModelError::RateLimited { message, retry_after: wait() },
@@ -118,7 +142,8 @@ impl ParsedError {
             Meaning::Rejected => ModelError::Rejected { message },
             Meaning::Broken => ModelError::Broken { message },
         };
-        Fault { error, provider_text: self.text() }
+        let is_about_reasoning = meaning == Meaning::Rejected && self.is_about_reasoning();
+        Fault { error, provider_text: self.text(), is_about_reasoning }
     }
 
     fn text(&self) -> Option<String> {
@@ -131,7 +156,11 @@ impl ParsedError {
     fn meaning(&self, status: Option<u16>) -> Option<Meaning> {
         let named = self.names.iter().find_map(|name| name.parse().ok());
         let status = status.or(named);
-        let of_names = || self.names.iter().find_map(|name| meaning_in(NAMES, name));
+        let of_names = || {
+            // A type may be less specific than the code beside it, so the table decides.
+            let is_named = |part: &str| self.names.iter().any(|name| name.contains(part));
+            NAMES.iter().find(|(part, _)| is_named(part)).map(|(_, meaning)| *meaning)
+        };
         let of_text = || {
             let text = self.message.as_deref()?.to_lowercase();
             meaning_in(TEXTS, &text).filter(|_| leaves_it_open(status))
@@ -146,12 +175,20 @@ impl ParsedError {
     fn of_status(&self, status: u16) -> Option<Meaning> {
         match status {
             429 => Some(Meaning::RateLimited),
-            408 | 409 | 425 | 500..=599 => Some(Meaning::Unavailable),
+            408 | 409 | 424 | 425 | 498 | 500..=599 => Some(Meaning::Unavailable),
             404 if self.is_about_a_model() => Some(Meaning::UnknownModel),
             300..=399 | 401..=407 => Some(Meaning::Misconfigured),
             413 => Some(Meaning::ContextTooLong),
             _ => None,
         }
+    }
+
+    fn is_about_reasoning(&self) -> bool {
+        let says_so = |text: &String| {
+            let text = text.to_lowercase();
+            OF_REASONING.iter().any(|part| text.contains(part))
+        };
+        self.message.iter().chain(&self.names).any(says_so)
     }
 
     /// An error about an unknown model mentions the model; an error about an unknown path does not.
@@ -179,6 +216,9 @@ const NAMES: &[(&str, Meaning)] = &[
     ("cyber_policy", Meaning::ContentFiltered),
     ("invalid_prompt", Meaning::ContentFiltered),
     ("insufficient_quota", Meaning::Misconfigured),
+    ("credit_balance", Meaning::Misconfigured),
+    ("spend_limit", Meaning::Misconfigured),
+    ("usage_limit", Meaning::Misconfigured),
     ("insufficient_balance", Meaning::Misconfigured),
     ("billing", Meaning::Misconfigured),
     ("api_key", Meaning::Misconfigured),
@@ -194,6 +234,8 @@ const NAMES: &[(&str, Meaning)] = &[
     ("slow_down", Meaning::RateLimited),
     ("throttl", Meaning::RateLimited),
     ("overloaded", Meaning::Unavailable),
+    // The model wrote a call that the provider cannot read; the next time it may not.
+    ("tool_use_failed", Meaning::Unavailable),
 ];
 
 /// Substrings of error texts, for providers whose names are not specific.
@@ -216,6 +258,20 @@ const TEXTS: &[(&str, Meaning)] = &[
     ("credit balance", Meaning::Misconfigured),
     ("insufficient balance", Meaning::Misconfigured),
     ("api key", Meaning::Misconfigured),
+];
+
+/// Substrings of errors about reasoning that was given back: it is not the provider's own, was
+/// changed, or stands in another conversation.
+const OF_REASONING: &[&str] = &[
+    "signature",
+    "invalid_encrypted_content",
+    "encrypted content",
+    "thinking block",
+    "`thinking`",
+    "reasoning_content",
+    "reasoning_details",
+    "bound to a different conversation",
+    "cannot be modified",
 ];
 
 /// Substrings of generic error names. They count only if nothing else matches.
@@ -325,6 +381,8 @@ struct ErrorFields {
     error_type: Option<Value>,
     #[serde(default, rename = "innererror")]
     inner_error: Option<Value>,
+    /// Google's.
+    details: Option<Value>,
 }
 
 #[cfg(test)]

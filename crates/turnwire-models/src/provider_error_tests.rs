@@ -42,7 +42,7 @@ fn a_status_alone_says_who_can_repair_it() {
     ];
     for (expected, statuses) in meanings {
         for status in statuses {
-            let Fault { error, provider_text } = fault_of_status(*status, None, "");
+            let Fault { error, provider_text, .. } = fault_of_status(*status, None, "");
             assert_eq!(word(&error), expected, "{status}: {error}");
             assert_eq!(provider_text, None);
         }
@@ -155,7 +155,7 @@ fn recorded() -> Vec<(&'static str, u16, Value, &'static str)> {
 #[test]
 fn what_a_provider_means_goes_on_and_what_it_says_does_not() {
     for (make, status, body, expected) in recorded() {
-        let Fault { error, provider_text } = fault_of_status(status, None, &body.to_string());
+        let Fault { error, provider_text, .. } = fault_of_status(status, None, &body.to_string());
         assert_eq!(word(&error), expected, "{make}: {body}");
         assert!(provider_text.is_some(), "{make}: what it said is there for the log: {body}");
 
@@ -193,7 +193,7 @@ fn no_field_of_a_complaint_is_quoted() {
 fn pages_and_nonsense_are_no_complaints() {
     for body in ["<html>Bad Gateway</html>", "", "{", "[1]", "null", "[]"] {
         let message = "the provider rejected the request (HTTP 400)".to_owned();
-        let fault = Fault { error: ModelError::Rejected { message }, provider_text: None };
+        let fault = Fault::from(ModelError::Rejected { message });
         assert_eq!(fault_of_status(400, None, body), fault, "{body}");
     }
 }

@@ -46,7 +46,8 @@ impl Model for WithoutParameters {
 
 partial_debug!(WithoutParameters { without });
 
-fn leave_out(parameter: Parameter, prompt: &mut Prompt) {
+/// Removes `parameter` from the prompt.
+pub(crate) fn leave_out(parameter: Parameter, prompt: &mut Prompt) {
     let generation = &mut prompt.generation;
     match parameter {
         Parameter::Temperature => generation.temperature = None,

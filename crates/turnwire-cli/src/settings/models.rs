@@ -11,7 +11,9 @@ use serde::Deserialize;
 use toml::Table;
 use turnwire_contract::{CustomTools, Parameter};
 use turnwire_engine::Access;
-use turnwire_models::{DEFAULT_CONNECT_TIMEOUT, Price, Secret, upstreams::DEFAULT_MAX_WAIT};
+use turnwire_models::{
+    DEFAULT_CONNECT_TIMEOUT, Price, Secret, upstreams::DEFAULT_MAX_WAIT, vendors::Api,
+};
 
 use super::{
     file::{read_table, table_of},
@@ -288,8 +290,9 @@ pub(super) fn missing_for_all(
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawModel {
-    /// `"chat_completions"`, `"openai_responses"` or `"anthropic_messages"`
-    #[schemars(extend("enum" = words_of(&Kind::NAMES), "x-required" = true))]
+    /// The API of the server: `"chat_completions"`, `"openai_responses"` or
+    /// `"anthropic_messages"`; or who serves the model, such as `"mistral"`: see providers
+    #[schemars(extend("enum" = words_of(&Kind::names()), "x-required" = true))]
     kind: Option<String>,
     /// The base URL of the server
     base_url: Option<String>,
@@ -454,7 +457,7 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> NamedMod
     let only = NamedUpstream::only(base_url, model, api_key_env);
     let upstreams = named_upstreams(path, only, upstreams, mistakes);
     let custom_tools = custom_tools.unwrap_or_else(|| kind.usual_custom_tools());
-    if custom_tools == CustomTools::Native && kind == Kind::AnthropicMessages {
+    if custom_tools == CustomTools::Native && kind.api() == Api::AnthropicMessages {
         let why = "this kind knows only functions; it is one of `functions`, `refused`";
         mistakes.push(format!("{path}.custom_tools: {why}"));
     }
@@ -476,11 +479,11 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> NamedMod
 fn kind_of(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> Kind {
     let path = format!("{path}.kind");
     let Some(word) = word else {
-        let kinds = Kind::NAMES.map(|(name, _)| name);
+        let kinds = Kind::APIS.map(|(name, _)| name);
         missing(&path, &format!("missing; {}", one_of(&kinds)), mistakes);
         return Kind::OpenAiResponses;
     };
-    let kind = meaning_of(&path, "there is no kind", word, &Kind::NAMES, mistakes);
+    let kind = meaning_of(&path, "there is no kind", word, &Kind::names(), mistakes);
     kind.unwrap_or(Kind::OpenAiResponses)
 }
 
@@ -595,7 +598,7 @@ fn provider_of_environment(environment: &Environment) -> Result<Option<Provider>
         return Ok(Some(provider(Kind::ChatCompletions, base_url, openai_key)));
     }
     if openai_key.is_some() {
-        return Ok(Some(provider(Kind::ChatCompletions, OPENAI_URL.to_owned(), openai_key)));
+        return Ok(Some(provider(Kind::OpenAiResponses, OPENAI_URL.to_owned(), openai_key)));
     }
     let anthropic_key = key("ANTHROPIC_API_KEY");
     Ok(anthropic_key

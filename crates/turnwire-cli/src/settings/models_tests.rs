@@ -129,7 +129,7 @@ fn the_environment_alone_is_enough() {
     );
     assert_eq!(
         provider("", &[("OPENAI_API_KEY", "k")], Some("gpt")),
-        (Kind::ChatCompletions, OPENAI_URL.into(), Some("k".into()), "gpt".into())
+        (Kind::OpenAiResponses, OPENAI_URL.into(), Some("k".into()), "gpt".into())
     );
     assert_eq!(
         provider("", &[("ANTHROPIC_API_KEY", "k")], Some("claude")),

@@ -13,7 +13,6 @@ use super::{
     ModelSettings, OtherNames, Provider, ServeSettings,
     file::SettingsFile,
     lines::line_of,
-    model_kind::usual_key_variable,
     models::custom_tools_name,
     schema::{TableSchema, VARIABLE, below},
     sections::settings_schema,
@@ -266,7 +265,7 @@ fn set_models(found: &mut Vec<Setting>, settings: &ServeSettings, environment: &
 
 /// The settings of a model that only the environment has.
 fn of_environment(name: &str, provider: &Provider, environment: &Environment) -> Vec<Setting> {
-    let (table, key_variable) = (child("models", name), usual_key_variable(provider.kind));
+    let (table, key_variable) = (child("models", name), provider.kind.usual_key_variable());
     let base_url = provider.upstreams.first().map(|upstream| upstream.base_url.as_str());
     let setting = |key: &str, value: &str, variable: Option<&str>| Setting {
         table: table.clone(),
@@ -277,7 +276,7 @@ fn of_environment(name: &str, provider: &Provider, environment: &Environment) ->
         }),
     };
     let server = ["OPENAI_BASE_URL"].into_iter().find(|name| environment.is_set(name));
-    let key = environment.is_set(key_variable).then_some(key_variable);
+    let key = key_variable.filter(|name| environment.is_set(name));
     [
         Some(setting("kind", provider.kind.name(), server.or(key))),
         base_url.map(|url| setting("base_url", url, server)),
@@ -317,7 +316,7 @@ fn set_model(found: &mut [Setting], table: &str, provider: &Provider, environmen
             set(found, &table, "base_url", url.into(), source);
         }
         if !has_list && upstream.api_key.is_some() && is_unset(found, &table, "api_key_env") {
-            let variable = usual_key_variable(provider.kind);
+            let variable = provider.kind.usual_key_variable().unwrap_or_default();
             set(found, &table, "api_key_env", variable.into(), Source::Default);
         }
     }

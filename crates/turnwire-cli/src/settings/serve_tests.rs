@@ -291,7 +291,7 @@ fn the_example_is_without_mistakes() {
     // Some settings of a store are for PostgreSQL alone.
     let all = all.replace("sqlite://turnwire.db", "postgres://db/turnwire");
     let served = settings(&all, &variables, None).unwrap();
-    assert_eq!(served.models.named.len(), 4);
+    assert_eq!(served.models.named.len(), 5);
     assert_eq!(served.tool_servers.len(), 5);
     assert_eq!(served.auth.api_keys, ["something"]);
     assert!(served.web_search.is_some());

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use turnwire_models::Secret;
 
 use super::{
-    model_kind::{ANTHROPIC_URL, EXAMPLE_URL, Kind, OPENAI_URL, usual_key_variable},
+    model_kind::{EXAMPLE_URL, Kind},
     words::{check_url, not_set},
 };
 use crate::{
@@ -139,7 +139,7 @@ impl NamedUpstream {
         environment: &Environment,
     ) -> Vec<(&'static str, String, String)> {
         let mut missing = Vec::new();
-        if self.base_url.is_none() && !has_usual_url && kind == Kind::ChatCompletions {
+        if self.base_url.is_none() && !has_usual_url && kind.usual_url().is_none() {
             let hint = format!("give the address of the server, such as {EXAMPLE_URL}");
             missing.push(("base_url", "missing".to_owned(), hint));
         }
@@ -167,20 +167,18 @@ impl NamedUpstream {
             let path = self.path(model_path);
             return Err(Problem::usage(format!("{path}.{key}: {why}")).hint(hint));
         }
-        let (base_url, is_ours) = match (&self.base_url, usual_url, kind) {
-            (_, Some(url), _) if is_default => (url.clone(), true),
-            (Some(url), ..) => (url.clone(), false),
-            (None, Some(url), _) => (url.clone(), true),
-            (None, None, Kind::OpenAiResponses) => (OPENAI_URL.to_owned(), true),
-            (None, None, Kind::AnthropicMessages) => (ANTHROPIC_URL.to_owned(), true),
-            // It was missing.
-            (None, None, Kind::ChatCompletions) => (String::new(), false),
+        let (base_url, is_ours) = match (&self.base_url, usual_url) {
+            (_, Some(url)) if is_default => (url.clone(), true),
+            (Some(url), _) => (url.clone(), false),
+            (None, Some(url)) => (url.clone(), true),
+            // Otherwise it was missing.
+            (None, None) => (kind.usual_url().unwrap_or_default().to_owned(), true),
         };
         let api_key = match &self.api_key_env {
             Some(variable) => environment.get(variable),
             // The provider's well-known variable is used only for the provider's own URL, so that
             // the key is not sent elsewhere.
-            None if is_ours => environment.get(usual_key_variable(kind)),
+            None if is_ours => kind.usual_key_variable().and_then(|name| environment.get(name)),
             None => None,
         };
         Ok(UpstreamSettings {

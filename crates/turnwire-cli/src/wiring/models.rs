@@ -9,6 +9,7 @@ use turnwire_models::{
     AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
     CustomToolsAsFunctions, DEFAULT_CONNECT_TIMEOUT, JsonSchemaCalls, OpenAiResponses,
     OpenAiResponsesOptions, Priced, Upstream, Upstreams, UpstreamsOptions, WithoutParameters,
+    vendors::Api,
 };
 
 use crate::{
@@ -177,18 +178,21 @@ fn model_at(
     connect_timeout: Duration,
 ) -> Result<Arc<dyn Model>> {
     let UpstreamSettings { base_url, api_key, model, .. } = settings;
-    let model: Result<Arc<dyn Model>, _> = match kind {
-        Kind::ChatCompletions => {
+    let vendor = kind.vendor();
+    let model: Result<Arc<dyn Model>, _> = match kind.api() {
+        Api::ChatCompletions => {
             let usual = ChatCompletionsOptions::new(base_url);
-            let options = ChatCompletionsOptions { api_key, model, connect_timeout, ..usual };
+            let options =
+                ChatCompletionsOptions { api_key, model, connect_timeout, vendor, ..usual };
             ChatCompletions::new(options).map(|model| Arc::new(model) as _)
         }
-        Kind::OpenAiResponses => {
+        Api::OpenAiResponses => {
             let usual = OpenAiResponsesOptions { base_url, ..OpenAiResponsesOptions::default() };
-            let options = OpenAiResponsesOptions { api_key, model, connect_timeout, ..usual };
+            let options =
+                OpenAiResponsesOptions { api_key, model, connect_timeout, vendor, ..usual };
             OpenAiResponses::new(options).map(|model| Arc::new(model) as _)
         }
-        Kind::AnthropicMessages => {
+        Api::AnthropicMessages => {
             let options = AnthropicMessagesOptions { base_url, api_key, model, connect_timeout };
             AnthropicMessages::new(options).map(|model| Arc::new(model) as _)
         }

@@ -70,5 +70,13 @@ fn provider_name(kind: Kind) -> &'static str {
     match kind {
         Kind::ChatCompletions | Kind::OpenAiResponses => "openai",
         Kind::AnthropicMessages => "anthropic",
+        // The names of the semantic conventions, where they differ from ours.
+        Kind::Vendor(vendor) => match vendor.name {
+            "azure" => "azure.ai.openai",
+            "gemini" => "gcp.gemini",
+            "mistral" => "mistral_ai",
+            "xai" => "x_ai",
+            name => name,
+        },
     }
 }

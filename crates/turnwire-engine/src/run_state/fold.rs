@@ -183,19 +183,28 @@ impl RunState {
         self.said.clear();
     }
 
-    /// Adds the turn's output to the history, and those calls that the model finished.
+    /// Adds the turn's output to the history, and those calls that the model finished, in the order
+    /// in which the model began them: providers sign their reasoning in its place.
     fn close_turn(&mut self, finish: Finish, usage: Usage) {
         self.turn_is_open = false;
         self.last_finish = Some(finish);
         self.usage += usage;
-        self.added.append(&mut self.said);
+        let said = std::mem::take(&mut self.said);
         if finish == Finish::Interrupted {
+            self.added.extend(said);
             return;
         }
         let is_new = |call: &&Call| !self.is_in_history(&call.call_id);
         let told = self.calls.iter().filter(|call| self.is_told(call)).filter(is_new);
-        let called: Vec<Entry> = told.map(|call| entry(&call.item_id, call.item())).collect();
-        self.added.extend(called);
+        let told = told.map(|call| (call.n_said_before, entry(&call.item_id, call.item())));
+        let mut told: Vec<(u32, Entry)> = told.rev().collect();
+        for (n, said) in (0..).zip(said) {
+            while let Some((_, call)) = told.pop_if(|(n_said_before, _)| *n_said_before <= n) {
+                self.added.push(call);
+            }
+            self.added.push(said);
+        }
+        self.added.extend(told.into_iter().rev().map(|(_, call)| call));
         self.settle_round();
     }
 
@@ -236,6 +245,7 @@ impl RunState {
             task: None,
             may_repeat: false,
             completeness: None,
+            n_said_before: u32::try_from(self.said.len()).unwrap_or(u32::MAX),
             budget,
             approval: if needs_approval { Approval::Needed } else { Approval::NotNeeded },
             outcome: None,

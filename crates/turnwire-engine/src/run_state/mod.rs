@@ -156,6 +156,8 @@ pub struct Call {
     /// Whether a person wants the call, whose outcome is unknown, to run again.
     pub may_repeat: bool,
     completeness: Option<Completeness>,
+    /// Number of messages and reasoning items of its turn that stand before it.
+    n_said_before: u32,
     /// The budget that the approval is about, if it is about one.
     budget: Option<BudgetScope>,
     approval: Approval,
@@ -356,8 +358,7 @@ impl RunState {
     fn items(&self) -> Vec<Arc<Item>> {
         let history = self.history.iter().map(|entry| Arc::clone(&entry.item)).collect();
         let mut items = match self.limits().whole_results_for {
-            // The current turn is the newest one.
-            Some(n_turns) => compacted(history, n_turns.saturating_sub(1)),
+            Some(n_turns) => compacted(history, n_turns),
             None => history,
         };
         items.extend(self.added.iter().map(|entry| Arc::clone(&entry.item)));

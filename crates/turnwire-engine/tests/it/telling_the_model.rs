@@ -214,3 +214,31 @@ async fn a_client_call_ends_the_run_and_stays_open() {
     let items: Vec<_> = state.added().iter().map(|e| Arc::clone(&e.item)).collect();
     assert_eq!(told(&items), [("call_2".into(), "x".into(), false)]);
 }
+
+/// Reasoning between two calls stays between them.
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_told_in_its_order() {
+    let model = Scripted::new([
+        Turn::new()
+            .part(ModelPart::Reasoning("First.".into()))
+            .part(ModelPart::EncryptedContent("one".into()))
+            .call("t", json!({}))
+            .part(ModelPart::EncryptedContent("two".into()))
+            .call("t", json!({}))
+            .text("Both."),
+        Turn::new().text("ok"),
+    ]);
+    stage(&model).tool(returns("t", "x")).play().await;
+    let order: Vec<&str> = model.prompts()[1]
+        .items
+        .iter()
+        .map(|item| match &**item {
+            Item::Message { .. } => "message",
+            Item::Reasoning { .. } => "reasoning",
+            Item::Call { .. } => "call",
+            Item::CallResult { .. } => "result",
+        })
+        .collect();
+    let answer = ["reasoning", "call", "reasoning", "call", "message"];
+    assert_eq!(order, [&["message"], &answer[..], &["result", "result"]].concat());
+}

@@ -157,32 +157,32 @@ async fn a_slow_reader_does_not_slow_the_turn() {
     world.close().await;
 }
 
-/// S3-12: old results are shortened for the model, and no call is parted from its result.
+/// S3-12: old results are shortened for the model, in batches of three turns, so that the prompt
+/// seldom changes; and no call is parted from its result.
 #[tokio::test]
 async fn old_results_are_shortened() {
     let big = FakeTool::new("read", Behaviour::Returns("x".repeat(5_000)));
     let turns =
-        (0..5).flat_map(|_| [Turn::new().call("read", json!({})), Turn::new().text("Read.")]);
+        (0..9).flat_map(|_| [Turn::new().call("read", json!({})), Turn::new().text("Read.")]);
     let world = Plan::new(turns).tool(big).start().await;
     let session = world.session().await;
-    for _ in 0..5 {
+    for _ in 0..9 {
         let body = json!({ "message": "Read it.", "session_id": session });
         assert_eq!(world.post("/chat", body).await.0, StatusCode::OK);
     }
-    let last = world.model.prompts().pop().unwrap();
-    let results: Vec<usize> = last
-        .items
-        .iter()
-        .filter_map(|item| match &**item {
-            turnwire_contract::Item::CallResult { output, .. } => Some(output.len()),
-            _ => None,
-        })
-        .collect();
-    let wrong = turnwire_testkit::invariants::history_violations(&last);
-    assert!(wrong.is_empty(), "{wrong:?}");
-    assert_eq!(results.len(), 5);
-    assert!(results[0] < 500 && results[1] < 500, "{results:?}");
-    assert!(results[2..].iter().all(|length| *length == 5_000), "{results:?}");
+    let prompts = world.model.prompts();
+    let n_shortened = |prompt: &turnwire_contract::Prompt| {
+        let wrong = turnwire_testkit::invariants::history_violations(prompt);
+        assert!(wrong.is_empty(), "{wrong:?}");
+        let is_short = |item: &&std::sync::Arc<turnwire_contract::Item>| matches!(&***item, turnwire_contract::Item::CallResult { output, .. } if output.len() < 500);
+        let first_whole = prompt.items.iter().rposition(|item| is_short(&item));
+        let n = prompt.items.iter().filter(is_short).count();
+        let before = first_whole.map_or(0, |place| place / 4 + 1);
+        assert_eq!(n, before, "the oldest are shortened");
+        n
+    };
+    let of_turns: Vec<usize> = prompts.iter().step_by(2).map(n_shortened).collect();
+    assert_eq!(of_turns, [0, 0, 0, 0, 0, 3, 3, 3, 6]);
     world.close().await;
 }
 

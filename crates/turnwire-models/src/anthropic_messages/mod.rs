@@ -1,6 +1,8 @@
 //! Adapter for Anthropic's Messages API.
 
+mod families;
 mod request;
+mod signed;
 mod stream;
 
 use std::time::Duration;
@@ -10,11 +12,13 @@ use reqwest::header::HeaderName;
 use turnwire_contract::{Capabilities, CustomTools, Model, ModelError, ModelStream, Prompt};
 
 use self::{
+    families::Family,
     request::{PARAMETERS, RequestBody},
     stream::MessageStream,
 };
 use crate::{
     http::{DEFAULT_CONNECT_TIMEOUT, Endpoint, SetupError},
+    seal::Origin,
     secret::Secret,
     translator::Dialect,
 };
@@ -22,14 +26,11 @@ use crate::{
 /// Value of the `anthropic-version` header.
 const API_VERSION: &str = "2023-06-01";
 
-/// Prefix of encrypted content that is the signature of readable reasoning.
-const SIGNATURE_PREFIX: &str = "anthropic.signature:";
+/// Kind of seal of the signature of readable reasoning.
+const SIGNATURE: &str = "anthropic.signature";
 
-/// Prefix of encrypted content that is redacted reasoning.
-///
-/// Both are sent back to Anthropic in different fields. The prefixes also exclude content of other
-/// providers after a conversation changes its model.
-const REDACTED_PREFIX: &str = "anthropic.redacted:";
+/// Kind of seal of redacted reasoning, which is sent back in another field.
+const REDACTED: &str = "anthropic.redacted";
 
 /// Settings of the adapter.
 #[derive(Debug, Clone)]
@@ -81,24 +82,31 @@ impl Model for AnthropicMessages {
     }
 
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
-        let body = RequestBody::new(&prompt, self.model.as_deref());
-        self.endpoint.ask(&body, MessageStream::default(), prompt.trace.as_deref()).await
+        let model = self.model.as_deref();
+        let origin = self.endpoint.origin(model.unwrap_or(&prompt.model));
+        let body = |with_reasoning: bool| {
+            RequestBody::new(&prompt, model, with_reasoning.then_some(&origin))
+        };
+        let dialect = |body: &RequestBody<'_>| MessageStream::new(&origin, body.prefix());
+        self.endpoint.ask(body, dialect, prompt.trace.as_deref()).await
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { parameters: PARAMETERS.to_vec(), custom_tools: CustomTools::Refused }
+        let family = Family::of(self.model.as_deref().unwrap_or_default());
+        let parameters = PARAMETERS.iter().copied().filter(|parameter| family.takes(*parameter));
+        Capabilities { parameters: parameters.collect(), custom_tools: CustomTools::Refused }
     }
 }
 
 /// Returns the request body for `prompt`.
 #[cfg(test)]
 pub(crate) fn written(prompt: &Prompt) -> serde_json::Value {
-    serde_json::to_value(RequestBody::new(prompt, None)).unwrap()
+    serde_json::to_value(RequestBody::new(prompt, None, Some(&Origin::UNKNOWN))).unwrap()
 }
 
 /// A reader of answers, for fuzzing.
 pub(crate) fn dialect() -> impl Dialect {
-    MessageStream::default()
+    MessageStream::new(&Origin::UNKNOWN, "")
 }
 
 #[cfg(test)]

@@ -1,18 +1,27 @@
 //! Converts a prompt to a request of the Messages API.
 //!
-//! The API requires alternating roles, so consecutive items of the same role share a message, and
-//! it rejects empty text.
+//! Consecutive items of the same role share a message, results come first in it, and blank text is
+//! left out: the API rejects anything else.
+
+use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 use turnwire_contract::{
-    Content, Generation, Image, Item, Parameter, Prompt, Role, ToolChoice, ToolKind, ToolSpec,
+    CallId, Content, Generation, Image, Item, Parameter, Prompt, Role, ToolChoice, ToolKind,
+    ToolSpec,
 };
 
-use super::{REDACTED_PREFIX, SIGNATURE_PREFIX};
+use super::{
+    REDACTED, SIGNATURE,
+    families::{Effort, Family},
+    signed::{Signed, keep_what_fits},
+};
 use crate::{
     custom_tools::wrapped,
-    request_fields::{set_fields, set_object},
+    request_fields::{plain_object, set_fields, set_object, text_in},
+    seal::{Origin, short},
 };
 
 /// Parameters that the API supports.
@@ -28,66 +37,136 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::StrictFunctions,
 ];
 
-/// Default of `max_tokens`, which the API requires. Every model since Claude 3.5 accepts this
-/// value.
-const DEFAULT_MAX_TOKENS: u32 = 8192;
-
 #[derive(Debug, Serialize)]
 pub(super) struct RequestBody<'a> {
     model: &'a str,
     max_tokens: u32,
     stream: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    system: Option<String>,
+    #[serde(flatten)]
+    head: Head<'a>,
     messages: Vec<Message<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
     #[serde(flatten)]
     options: Map<String, Value>,
+    /// Hash of what the answer is made over.
+    #[serde(skip)]
+    prefix: String,
+}
+
+/// What stands before the messages.
+#[derive(Debug, Serialize)]
+struct Head<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
 }
 
 impl<'a> RequestBody<'a> {
-    /// Builds a request for `model`, or for the model in the prompt.
-    pub(super) fn new(prompt: &'a Prompt, model: Option<&'a str>) -> Self {
+    /// Builds a request for `model`, or for the model in the prompt. Reasoning of `origin` is given
+    /// back.
+    pub(super) fn new(prompt: &'a Prompt, model: Option<&'a str>, origin: Option<&Origin>) -> Self {
         let generation = &prompt.generation;
-        let effort = Effort::of(generation);
-        Self {
-            model: model.unwrap_or(&prompt.model),
-            max_tokens: generation.max_output_tokens.unwrap_or_else(|| effort.usual_max_tokens()),
-            stream: true,
-            system: system_of(prompt),
-            messages: messages_of(&prompt.items),
+        let model = model.unwrap_or(&prompt.model);
+        let family = Family::of(model);
+        let effort = family.effort(effort_of(generation));
+        let head = Head {
+            system: system_of(prompt, family),
             tools: prompt.tools.iter().map(|tool| Tool::of(tool)).collect(),
-            options: options_of(prompt, effort),
+        };
+        let mut messages = messages_of(&prompt.items, origin, family);
+        let prefix = keep_what_fits(&head, &mut messages);
+        let max_tokens = generation.max_output_tokens;
+        Self {
+            model,
+            max_tokens: max_tokens.unwrap_or_else(|| effort.usual_max_tokens(family)),
+            stream: true,
+            head,
+            messages,
+            options: options_of(prompt, effort, family),
+            prefix,
         }
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
     }
 }
 
-fn options_of(prompt: &Prompt, effort: Effort<'_>) -> Map<String, Value> {
+fn options_of(prompt: &Prompt, effort: Effort<'_>, family: Family) -> Map<String, Value> {
     let generation = &prompt.generation;
-    let choice = || choice_of(&prompt.tool_choice, prompt.parallel_tool_calls);
+    let may_force = family.forced_choice && !matches!(effort, Effort::Budget(_));
+    let choice = || choice_of(&prompt.tool_choice, prompt.parallel_tool_calls, may_force);
     let schema = generation.answer_schema.as_ref();
     let user = generation.safety_identifier.as_ref();
+    let sampling = family.takes(Parameter::Temperature);
     set_fields(json!({
+        // The provider keeps the prompt up to its end for the next turn.
+        "cache_control": family.is_known().then(|| json!({ "type": "ephemeral" })),
         "tool_choice": (!prompt.tools.is_empty()).then(choice),
-        "temperature": generation.temperature,
-        "top_p": generation.top_p,
+        "temperature": generation.temperature.filter(|_| sampling),
+        "top_p": generation.top_p.filter(|_| sampling),
         "thinking": effort.thinking(generation.reasoning_summary.is_some()),
         "output_config": set_object(json!({
             "effort": effort.word(),
-            "format": schema.map(|schema| json!({ "type": "json_schema", "schema": schema })),
+            "format": schema.map(|schema| json!({ "type": "json_schema", "schema": closed(schema) })),
         })),
         "stop_sequences": (!generation.stop.is_empty()).then_some(&generation.stop),
         "metadata": user.map(|user| json!({ "user_id": user })),
     }))
 }
 
-fn system_of(prompt: &Prompt) -> Option<String> {
-    let messages = prompt.items.iter().filter_map(|item| match item.as_ref() {
-        Item::Message { role: Role::System, content } => Some(content),
-        _ => None,
+/// Returns the schema of an answer as the API takes it: objects have no further properties, and
+/// sizes are not enforced.
+fn closed(schema: &Value) -> Value {
+    const NOT_ENFORCED: [&str; 10] = [
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+    ];
+    let Value::Object(fields) = schema else { return schema.clone() };
+    let mut closed: Map<String, Value> = Map::new();
+    for (name, value) in fields {
+        let value = match (name.as_str(), value) {
+            // Names in these are not keywords.
+            ("properties" | "$defs" | "definitions", Value::Object(named)) => Value::Object(
+                named.iter().map(|(name, it)| (name.clone(), self::closed(it))).collect(),
+            ),
+            ("anyOf" | "allOf" | "oneOf", Value::Array(parts)) => {
+                Value::Array(parts.iter().map(self::closed).collect())
+            }
+            ("items", items) => self::closed(items),
+            (name, _) if NOT_ENFORCED.contains(&name) => continue,
+            (_, value) => value.clone(),
+        };
+        closed.insert(name.clone(), value);
+    }
+    if fields.get("type").is_some_and(|kind| kind == "object") {
+        closed.insert("additionalProperties".to_owned(), json!(false));
+    }
+    Value::Object(closed)
+}
+
+/// Returns the instructions, and the messages of the system that may not stand between the others.
+fn system_of(prompt: &Prompt, family: Family) -> Option<String> {
+    let is_system = |item: &&Item| matches!(item, Item::Message { role: Role::System, .. });
+    let items = prompt.items.iter().map(AsRef::as_ref);
+    let messages: Vec<&Item> = if family.late_system_messages {
+        items.take_while(is_system).collect()
+    } else {
+        items.filter(is_system).collect()
+    };
+    let contents = messages.into_iter().filter_map(|item| match item {
+        Item::Message { content, .. } => Some(content),
+        Item::Reasoning { .. } | Item::Call { .. } | Item::CallResult { .. } => None,
     });
-    let texts = messages.flatten().filter_map(|content| match content {
+    let texts = contents.flatten().filter_map(|content| match content {
         Content::Text { text } | Content::Refusal { text } => Some(text.as_str()),
         Content::Image { .. } | Content::File { .. } => None,
     });
@@ -95,48 +174,83 @@ fn system_of(prompt: &Prompt) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 
-fn messages_of(items: &[impl AsRef<Item>]) -> Vec<Message<'_>> {
+fn messages_of<'a>(
+    items: &'a [impl AsRef<Item>],
+    origin: Option<&Origin>,
+    family: Family,
+) -> Vec<Message<'a>> {
     let mut messages: Vec<Message<'_>> = Vec::new();
     for item in items {
-        let (role, blocks) = blocks_of(item.as_ref());
+        let (role, blocks) = blocks_of(item.as_ref(), origin);
+        let is_hoisted = role == SYSTEM && (messages.is_empty() || !family.late_system_messages);
         match messages.last_mut() {
+            _ if is_hoisted => {}
             Some(last) if last.role == role => last.content.extend(blocks),
             _ if blocks.is_empty() => {}
             _ => messages.push(Message { role, content: blocks }),
         }
     }
+    for message in &mut messages {
+        // Results come first and calls last; all else keeps its order, and so does what is signed.
+        if message.made_over().is_none() {
+            message.content.sort_by_key(|block| match block {
+                Block::ToolResult { .. } => 0,
+                Block::ToolUse { .. } => 2,
+                _ => 1,
+            });
+        }
+    }
     messages
 }
 
-fn blocks_of(item: &Item) -> (&'static str, Vec<Block<'_>>) {
+fn blocks_of<'a>(item: &'a Item, origin: Option<&Origin>) -> (&'static str, Vec<Block<'a>>) {
     match item {
-        // Sent in `system`; see `system_of`.
-        Item::Message { role: Role::System, .. } => (USER, Vec::new()),
+        Item::Message { role: Role::System, content } => (SYSTEM, content_of(content)),
         Item::Message { role: Role::User, content } => (USER, content_of(content)),
         Item::Message { role: Role::Assistant, content } => (ASSISTANT, content_of(content)),
-        Item::Reasoning { text, encrypted_content } => {
-            (ASSISTANT, thoughts_of(text, encrypted_content.as_deref()).into_iter().collect())
-        }
+        Item::Reasoning { text, encrypted_content } => (
+            ASSISTANT,
+            thoughts_of(text, encrypted_content.as_deref(), origin).into_iter().collect(),
+        ),
         Item::Call { call_id, name, arguments, kind, .. } => {
             let input = match kind {
                 ToolKind::Custom => wrapped(arguments),
                 _ => serde_json::from_str(arguments).unwrap_or_default(),
             };
-            (ASSISTANT, vec![Block::ToolUse { id: call_id.as_str(), name, input }])
+            (ASSISTANT, vec![Block::ToolUse { id: id_of(call_id), name, input }])
         }
         Item::CallResult { call_id, output, images, failed, .. } => {
-            let text = (!output.is_empty()).then_some(Block::Text { text: output });
-            let images = images.iter().map(Block::of_image);
-            let block = Block::ToolResult {
-                tool_use_id: call_id.as_str(),
-                content: text.into_iter().chain(images).collect(),
-                is_error: *failed,
+            let text = match output.as_str() {
+                output if !output.trim().is_empty() => Some(output),
+                _ => failed.then_some("failed"),
             };
-            (USER, vec![block])
+            let mut content: Vec<Block<'_>> =
+                text.map(|text| Block::Text { text }).into_iter().collect();
+            let mut beside: Vec<Block<'_>> = images.iter().map(Block::of_image).collect();
+            // A failed result is text only.
+            if !failed {
+                content.append(&mut beside);
+            }
+            let block =
+                Block::ToolResult { tool_use_id: id_of(call_id), content, is_error: *failed };
+            beside.insert(0, block);
+            (USER, beside)
         }
     }
 }
 
+/// Returns the ID of a call. The API takes letters, digits, `_` and `-`.
+fn id_of(call_id: &CallId) -> Cow<'_, str> {
+    let id = call_id.as_str();
+    let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if !id.is_empty() && id.bytes().all(is_kept) {
+        Cow::Borrowed(id)
+    } else {
+        Cow::Owned(format!("call_{}", short(Sha256::new_with_prefix(id))))
+    }
+}
+
+const SYSTEM: &str = "system";
 const USER: &str = "user";
 const ASSISTANT: &str = "assistant";
 
@@ -146,26 +260,50 @@ fn content_of(content: &[Content]) -> Vec<Block<'_>> {
         Content::Image { url, .. } => Block::Image { source: Source::of_url(url) },
         Content::File { name, url } => Block::Document { title: name, source: Source::of_url(url) },
     });
-    blocks.filter(|block| !matches!(block, Block::Text { text: "" })).collect()
+    blocks
+        .filter(|block| !matches!(block, Block::Text { text } if text.trim().is_empty()))
+        .collect()
 }
 
-/// Returns reasoning with encrypted content of Anthropic. The API rejects any other reasoning.
-fn thoughts_of<'a>(text: &'a str, encrypted_content: Option<&'a str>) -> Option<Block<'a>> {
-    let encrypted_content = encrypted_content?;
-    match (
-        encrypted_content.strip_prefix(SIGNATURE_PREFIX),
-        encrypted_content.strip_prefix(REDACTED_PREFIX),
-    ) {
-        (Some(signature), _) => Some(Block::Thinking { thinking: text, signature }),
-        (_, Some(data)) => Some(Block::RedactedThinking { data }),
-        _ => None,
-    }
+/// Returns reasoning that `origin` sealed. The API rejects any other reasoning.
+fn thoughts_of<'a>(
+    text: &'a str,
+    seal: Option<&'a str>,
+    origin: Option<&Origin>,
+) -> Option<Block<'a>> {
+    let (seal, origin) = (seal?, origin?);
+    let signed = || {
+        let (made_over, signature) = origin.open_over(SIGNATURE, seal)?;
+        let made_over = made_over.unwrap_or_default();
+        Some(Block::Thinking { thinking: text, signature, made_over })
+    };
+    let redacted = || {
+        let (made_over, data) = origin.open_over(REDACTED, seal)?;
+        Some(Block::RedactedThinking { data, made_over: made_over.unwrap_or_default() })
+    };
+    signed().or_else(redacted)
 }
 
 #[derive(Debug, Serialize)]
-struct Message<'a> {
+pub(super) struct Message<'a> {
     role: &'static str,
     content: Vec<Block<'a>>,
+}
+
+impl Signed for Message<'_> {
+    fn made_over(&self) -> Option<&str> {
+        self.content.iter().find_map(Block::made_over)
+    }
+
+    fn without_reasoning(&self) -> impl Serialize {
+        let content: Vec<&Block<'_>> =
+            self.content.iter().filter(|block| block.made_over().is_none()).collect();
+        json!({ "role": self.role, "content": content })
+    }
+
+    fn leave_out_reasoning(&mut self) {
+        self.content.retain(|block| block.made_over().is_none());
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -184,17 +322,21 @@ enum Block<'a> {
     Thinking {
         thinking: &'a str,
         signature: &'a str,
+        #[serde(skip)]
+        made_over: &'a str,
     },
     RedactedThinking {
         data: &'a str,
+        #[serde(skip)]
+        made_over: &'a str,
     },
     ToolUse {
-        id: &'a str,
+        id: Cow<'a, str>,
         name: &'a str,
         input: Map<String, Value>,
     },
     ToolResult {
-        tool_use_id: &'a str,
+        tool_use_id: Cow<'a, str>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         content: Vec<Block<'a>>,
         is_error: bool,
@@ -206,17 +348,35 @@ impl<'a> Block<'a> {
         let source = Source::Base64 { media_type: &image.media_type, data: &image.base64 };
         Self::Image { source }
     }
+
+    /// Returns what it was made over, if it is reasoning.
+    fn made_over(&self) -> Option<&'a str> {
+        match self {
+            Self::Thinking { made_over, .. } | Self::RedactedThinking { made_over, .. } => {
+                Some(made_over)
+            }
+            Self::Text { .. }
+            | Self::Image { .. }
+            | Self::Document { .. }
+            | Self::ToolUse { .. }
+            | Self::ToolResult { .. } => None,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Source<'a> {
     Base64 { media_type: &'a str, data: &'a str },
+    Text { media_type: &'static str, data: String },
     Url { url: &'a str },
 }
 
 impl<'a> Source<'a> {
     fn of_url(url: &'a str) -> Self {
+        if let Some(data) = text_in(url) {
+            return Self::Text { media_type: "text/plain", data };
+        }
         let carried = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
         match carried {
             Some((media_type, data)) => Self::Base64 { media_type, data },
@@ -229,7 +389,7 @@ impl<'a> Source<'a> {
 struct Tool<'a> {
     name: &'a str,
     description: &'a str,
-    input_schema: &'a Value,
+    input_schema: Cow<'a, Value>,
     // Sent only if true, which is the only value with an effect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     strict: bool,
@@ -238,38 +398,31 @@ struct Tool<'a> {
 impl<'a> Tool<'a> {
     fn of(tool: &'a ToolSpec) -> Self {
         let ToolSpec { name, description, parameters, strict, .. } = tool;
-        Self { name, description, input_schema: parameters, strict: *strict == Some(true) }
+        let input_schema = plain_object(parameters);
+        Self { name, description, input_schema, strict: *strict == Some(true) }
     }
 }
 
-fn choice_of(choice: &ToolChoice, parallel: bool) -> Map<String, Value> {
+/// A model that cannot be made to call a tool is left to choose.
+fn choice_of(choice: &ToolChoice, parallel: bool, may_force: bool) -> Map<String, Value> {
     let (kind, name) = match choice {
-        ToolChoice::Auto => ("auto", None),
-        ToolChoice::Required => ("any", None),
-        ToolChoice::Named { name } => ("tool", Some(name)),
         ToolChoice::None => return set_fields(json!({ "type": "none" })),
+        ToolChoice::Required if may_force => ("any", None),
+        ToolChoice::Named { name } if may_force => ("tool", Some(name)),
+        ToolChoice::Auto | ToolChoice::Required | ToolChoice::Named { .. } => ("auto", None),
     };
     set_fields(json!({ "type": kind, "name": name, "disable_parallel_tool_use": !parallel }))
 }
 
-/// Reasoning effort. Newer Claude models take a word, older ones a number of tokens.
-#[derive(Debug, Clone, Copy)]
-enum Effort<'a> {
-    NotSaid,
-    Off,
-    Budget(u32),
-    Word(&'a str),
+fn effort_of(generation: &Generation) -> Effort<'_> {
+    match generation.reasoning_effort.as_deref() {
+        None => Effort::NotSaid,
+        Some("none") => Effort::Off,
+        Some(effort) => effort.parse().map_or(Effort::Word(effort), Effort::Budget),
+    }
 }
 
 impl<'a> Effort<'a> {
-    fn of(generation: &'a Generation) -> Self {
-        match generation.reasoning_effort.as_deref() {
-            None => Self::NotSaid,
-            Some("none") => Self::Off,
-            Some(effort) => effort.parse().map_or(Self::Word(effort), Self::Budget),
-        }
-    }
-
     /// Some Claude models return no reasoning text unless `display` is set.
     fn thinking(self, shown: bool) -> Option<Map<String, Value>> {
         let display = shown.then_some("summarized");
@@ -292,10 +445,10 @@ impl<'a> Effort<'a> {
     }
 
     /// Reasoning counts as output, so its budget is added.
-    fn usual_max_tokens(self) -> u32 {
+    fn usual_max_tokens(self, family: Family) -> u32 {
         match self {
-            Self::Budget(tokens) => DEFAULT_MAX_TOKENS.saturating_add(tokens),
-            Self::NotSaid | Self::Off | Self::Word(_) => DEFAULT_MAX_TOKENS,
+            Self::Budget(tokens) => family.max_tokens.saturating_add(tokens),
+            Self::NotSaid | Self::Off | Self::Word(_) => family.max_tokens,
         }
     }
 }

@@ -10,16 +10,21 @@ use serde_json::{Map, Value};
 use tracing::warn;
 use turnwire_contract::{Annotation, Finish, ModelPart, Usage};
 
-use super::{REDACTED_PREFIX, SIGNATURE_PREFIX};
+use super::{REDACTED, SIGNATURE};
 use crate::{
     lenient_json,
     provider_error::{Fault, ParsedError},
+    seal::Origin,
     translator::{Dialect, Flow, Truncated, broken, no_arguments},
 };
 
 /// State of one answer.
 #[derive(Debug, Default)]
 pub(super) struct MessageStream {
+    /// Who answers.
+    origin: Origin,
+    /// What the answer is made over.
+    prefix: String,
     open: BTreeMap<u32, OpenBlock>,
     /// Calls that stopped without arguments. The end of the answer decides whether they have none
     /// or were cut off.
@@ -38,6 +43,15 @@ enum OpenBlock {
 }
 
 impl MessageStream {
+    /// Creates the state for an answer of `origin` to the request with the hash `prefix`.
+    pub(super) fn new(origin: &Origin, prefix: &str) -> Self {
+        Self { origin: origin.clone(), prefix: prefix.to_owned(), ..Self::default() }
+    }
+
+    fn sealed(&self, kind: &str, content: &str) -> ModelPart {
+        ModelPart::EncryptedContent(self.origin.seal_over(&self.prefix, kind, content))
+    }
+
     fn start(&mut self, index: u32, block: Block, parts: &mut Vec<ModelPart>) {
         let open = match block {
             Block::Text { text } => {
@@ -49,7 +63,7 @@ impl MessageStream {
                 OpenBlock::Thoughts { signature }
             }
             Block::RedactedThinking { data } => {
-                parts.push(ModelPart::EncryptedContent(format!("{REDACTED_PREFIX}{data}")));
+                parts.push(self.sealed(REDACTED, &data));
                 OpenBlock::Other
             }
             Block::ToolUse { id, name, input } => {
@@ -99,7 +113,7 @@ impl MessageStream {
                 parts.push(ModelPart::CallArguments { key, text });
             }
             Some(OpenBlock::Thoughts { signature }) if !signature.is_empty() => {
-                parts.push(ModelPart::EncryptedContent(format!("{SIGNATURE_PREFIX}{signature}")));
+                parts.push(self.sealed(SIGNATURE, &signature));
             }
             _ => {}
         }
@@ -120,6 +134,8 @@ impl MessageStream {
         let finish = match self.stop_reason.as_deref() {
             Some("max_tokens" | "model_context_window_exceeded") => Finish::Length,
             Some("refusal") => Finish::ContentFilter,
+            // Only a turn of tools that the provider executes pauses, and none is asked for.
+            Some("pause_turn") => Finish::Interrupted,
             _ if self.n_calls > 0 => Finish::CalledTools,
             _ => Finish::Answered,
         };
@@ -281,12 +297,17 @@ fn annotation_of(mut citation: Map<String, Value>) -> Option<Annotation> {
 
 /// Input tokens are sent at the start, output tokens at the end.
 #[derive(Debug, Default, Deserialize)]
-#[expect(clippy::struct_field_names, reason = "the provider's own names")]
 pub(super) struct UsageBody {
     input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     output_tokens: Option<u64>,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OutputDetails {
+    thinking_tokens: Option<u64>,
 }
 
 impl UsageBody {
@@ -297,6 +318,8 @@ impl UsageBody {
         self.cache_creation_input_tokens =
             newer.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
         self.output_tokens = newer.output_tokens.or(self.output_tokens);
+        self.output_tokens_details =
+            newer.output_tokens_details.or(self.output_tokens_details.take());
     }
 
     /// Anthropic's `input_tokens` excludes tokens read from or written to the cache; [`Usage`]
@@ -312,7 +335,11 @@ impl UsageBody {
             input_tokens,
             cached_tokens,
             output_tokens: self.output_tokens.unwrap_or(0),
-            reasoning_tokens: 0,
+            reasoning_tokens: self
+                .output_tokens_details
+                .as_ref()
+                .and_then(|details| details.thinking_tokens)
+                .unwrap_or(0),
             cost_nanos: None,
         }
     }

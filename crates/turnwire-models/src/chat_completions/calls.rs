@@ -7,7 +7,7 @@
 //! call, and each call is reported once, with its name.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use turnwire_contract::ModelPart;
 
 /// A delta of a call, as sent by servers.
@@ -17,6 +17,8 @@ pub(super) struct CallDelta {
     pub(super) id: Option<String>,
     pub(super) function: Option<FunctionDelta>,
     pub(super) custom: Option<FunctionDelta>,
+    /// What the provider wants back with the call, such as a signature.
+    pub(super) extra_content: Option<Box<Value>>,
 }
 
 /// The function in a delta, or the custom tool, whose arguments are in `input`.
@@ -29,8 +31,9 @@ pub(super) struct FunctionDelta {
 
 #[derive(Debug)]
 pub(super) struct Calls {
-    /// Names of the offered tools. A name in this list is complete; any other may continue.
-    offered: Vec<String>,
+    /// Names of the offered tools, as the server knows them, and their own. A name in this list is
+    /// complete; any other may continue.
+    offered: Vec<(String, String)>,
     calls: Vec<Call>,
 }
 
@@ -43,11 +46,12 @@ struct Call {
     /// Whether the arguments are plain text.
     is_custom: bool,
     arguments: String,
+    extra_content: Option<Value>,
 }
 
 impl Calls {
     /// Creates an empty list. `offered` are the names of the offered tools.
-    pub(super) fn new(offered: impl IntoIterator<Item = String>) -> Self {
+    pub(super) fn new(offered: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { offered: offered.into_iter().collect(), calls: Vec::new() }
     }
 
@@ -69,6 +73,7 @@ impl Calls {
         let key = u32::try_from(place).unwrap_or(u32::MAX);
 
         call.is_custom |= is_custom;
+        call.extra_content = delta.extra_content.map(|extra| *extra).or(call.extra_content.take());
         call.index = call.index.or(piece.index);
         if call.id.is_none() {
             call.id = piece.id;
@@ -83,7 +88,7 @@ impl Calls {
         }
         let name_is_whole = call.id.is_some() && is_complete(&self.offered, &call.name);
         if name_is_whole || !(call.name.is_empty() || piece.arguments.is_empty()) {
-            call.announce(key, parts);
+            call.announce(key, &self.offered, parts);
         }
         call.arguments.push_str(&piece.arguments);
         if call.is_announced {
@@ -94,8 +99,15 @@ impl Calls {
     /// Reports calls that waited for more of their name or for an ID.
     pub(super) fn close(&mut self, parts: &mut Vec<ModelPart>) {
         for (key, call) in (0..).zip(&mut self.calls) {
-            call.announce(key, parts);
+            call.announce(key, &self.offered, parts);
         }
+    }
+
+    /// Returns what the provider wants back with its calls, by their places among the reported ones.
+    pub(super) fn extra_contents(&self) -> Map<String, Value> {
+        let reported = (0_usize..).zip(self.calls.iter().filter(|call| call.is_announced));
+        let extra = |(n, call): (usize, &Call)| Some((n.to_string(), call.extra_content.clone()?));
+        reported.filter_map(extra).collect()
     }
 
     /// Returns the reported function calls without arguments.
@@ -114,6 +126,7 @@ impl Calls {
             is_announced: false,
             is_custom: false,
             arguments: String::new(),
+            extra_content: None,
         });
         self.calls.len() - 1
     }
@@ -122,7 +135,7 @@ impl Calls {
     fn close_named(&mut self, parts: &mut Vec<ModelPart>) {
         for (key, call) in (0..).zip(&mut self.calls) {
             if call.id.is_some() {
-                call.announce(key, parts);
+                call.announce(key, &self.offered, parts);
             }
         }
     }
@@ -187,12 +200,14 @@ impl Call {
         }
     }
 
-    fn announce(&mut self, key: u32, parts: &mut Vec<ModelPart>) {
+    fn announce(&mut self, key: u32, offered: &[(String, String)], parts: &mut Vec<ModelPart>) {
         if self.is_announced || self.name.is_empty() {
             return;
         }
         self.is_announced = true;
-        parts.push(ModelPart::CallStarted { key, id: self.id.clone(), name: self.name.clone() });
+        let known = offered.iter().find(|(written, _)| *written == self.name);
+        let name = known.map_or(&self.name, |(_, own)| own).clone();
+        parts.push(ModelPart::CallStarted { key, id: self.id.clone(), name });
         if !self.arguments.is_empty() {
             parts.push(ModelPart::CallArguments { key, text: self.arguments.clone() });
         }
@@ -209,9 +224,9 @@ struct Piece {
 }
 
 /// Whether `name` is offered and not a prefix of another offered name.
-fn is_complete(offered: &[String], name: &str) -> bool {
-    let mut candidates = offered.iter().filter(|offer| offer.starts_with(name));
-    candidates.next().is_some_and(|offer| offer == name) && candidates.next().is_none()
+fn is_complete(offered: &[(String, String)], name: &str) -> bool {
+    let mut candidates = offered.iter().filter(|(offer, _)| offer.starts_with(name));
+    candidates.next().is_some_and(|(offer, _)| offer == name) && candidates.next().is_none()
 }
 
 fn text_of(arguments: Option<Value>) -> String {

@@ -5,7 +5,9 @@ use super::Calls;
 
 /// Compares each call as `key id name arguments`, in the order of the reports.
 fn check(deltas: Value, expected: &[&str]) {
-    let mut calls = Calls::new(["multiply", "multiply_all", "now"].map(str::to_owned));
+    let mut calls = Calls::new(
+        ["multiply", "multiply_all", "now"].map(|name| (name.to_owned(), name.to_owned())),
+    );
     let mut parts = Vec::new();
     for delta in deltas.as_array().unwrap() {
         calls.add(serde_json::from_value(delta.clone()).unwrap(), &mut parts);

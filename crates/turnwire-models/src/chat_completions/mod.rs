@@ -15,14 +15,26 @@ use reqwest::header::AUTHORIZATION;
 use turnwire_contract::{Capabilities, CustomTools, Model, ModelError, ModelStream, Prompt};
 
 use self::{
-    request::{PARAMETERS, RequestBody},
+    request::{PARAMETERS, RequestBody, Target},
     stream::ChatStream,
 };
 use crate::{
     http::{DEFAULT_CONNECT_TIMEOUT, Endpoint, SetupError},
+    seal::Origin,
     secret::Secret,
     translator::Dialect,
+    vendors::{OPEN, Vendor},
+    without_parameters::leave_out,
 };
+
+/// Kind of seal of reasoning that came as `reasoning_content`.
+const REASONING_CONTENT: &str = "chat.reasoning_content";
+
+/// Kind of seal of `reasoning_details`.
+const DETAILS: &str = "chat.reasoning_details";
+
+/// Kind of seal of the `extra_content` of calls.
+const EXTRA_CONTENT: &str = "chat.extra_content";
 
 /// Settings of the adapter.
 #[derive(Debug, Clone)]
@@ -35,6 +47,8 @@ pub struct ChatCompletionsOptions {
     pub model: Option<String>,
     /// Timeout of a connection attempt.
     pub connect_timeout: Duration,
+    /// Who serves the model; found by the base URL if not set.
+    pub vendor: Option<&'static Vendor>,
 }
 
 impl ChatCompletionsOptions {
@@ -45,6 +59,7 @@ impl ChatCompletionsOptions {
             api_key: None,
             model: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            vendor: None,
         }
     }
 }
@@ -54,16 +69,18 @@ impl ChatCompletionsOptions {
 pub struct ChatCompletions {
     endpoint: Endpoint,
     model: Option<String>,
+    vendor: Option<&'static Vendor>,
 }
 
 impl ChatCompletions {
     /// Creates the adapter. Connects on the first request.
     pub fn new(options: ChatCompletionsOptions) -> Result<Self, SetupError> {
-        let ChatCompletionsOptions { base_url, api_key, model, connect_timeout } = options;
+        let ChatCompletionsOptions { base_url, api_key, model, connect_timeout, vendor } = options;
         let endpoint = Endpoint::new(&base_url, "/chat/completions", connect_timeout)?
             .with_model(model.as_deref())
             .with_key(AUTHORIZATION, "Bearer ", api_key)?;
-        Ok(Self { endpoint, model })
+        let vendor = vendor.or_else(|| Vendor::at(&base_url));
+        Ok(Self { endpoint, model, vendor })
     }
 }
 
@@ -73,26 +90,39 @@ impl Model for ChatCompletions {
         self.model.as_deref().unwrap_or(name).to_owned()
     }
 
-    async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
-        let body = RequestBody::new(&prompt, self.model.as_deref());
-        let tool_names = prompt.tools.iter().map(|tool| tool.name.clone());
-        self.endpoint.ask(&body, ChatStream::new(tool_names), prompt.trace.as_deref()).await
+    async fn stream(&self, mut prompt: Prompt) -> Result<ModelStream, ModelError> {
+        for parameter in self.vendor.map_or(&[] as &[_], Vendor::refused) {
+            leave_out(*parameter, &mut prompt);
+        }
+        let model = self.model.as_deref();
+        let origin = self.endpoint.origin(model.unwrap_or(&prompt.model));
+        let rules = self.vendor.map_or(&OPEN, |vendor| &vendor.chat);
+        let body = |with_reasoning| {
+            RequestBody::new(&prompt, Target { model, rules, origin: &origin, with_reasoning })
+        };
+        let tool_names = prompt.tools.iter().map(|tool| {
+            let written = rules.name(&tool.name).into_owned();
+            (written, tool.name.clone())
+        });
+        let dialect = |_: &_| ChatStream::new(tool_names, origin.clone());
+        self.endpoint.ask(body, dialect, prompt.trace.as_deref()).await
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { parameters: PARAMETERS.to_vec(), custom_tools: CustomTools::Native }
+        let parameters = Vendor::accepted(self.vendor, PARAMETERS);
+        Capabilities { parameters, custom_tools: CustomTools::Native }
     }
 }
 
 /// Returns the request body for `prompt`.
 #[cfg(test)]
 pub(crate) fn written(prompt: &Prompt) -> serde_json::Value {
-    serde_json::to_value(RequestBody::new(prompt, None)).unwrap()
+    serde_json::to_value(RequestBody::new(prompt, Target::default())).unwrap()
 }
 
 /// A reader of answers, for fuzzing.
 pub(crate) fn dialect() -> impl Dialect {
-    ChatStream::new(["search".to_owned()])
+    ChatStream::new([("search".to_owned(), "search".to_owned())], Origin::UNKNOWN)
 }
 
 #[cfg(test)]

@@ -1,15 +1,23 @@
 //! Converts a prompt to a request of Chat Completions.
 
-use std::sync::Arc;
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 use turnwire_contract::{
-    Content, Generation, Image, InputFormat, Item, Parameter, Prompt, Role, ToolChoice, ToolKind,
-    ToolSpec,
+    CallId, Content, Generation, Image, InputFormat, Item, Parameter, Prompt, Role, ToolChoice,
+    ToolKind, ToolSpec,
 };
 
-use crate::request_fields::{schema_fields, set_fields, shared_fields};
+use super::{DETAILS, EXTRA_CONTENT, REASONING_CONTENT};
+use crate::{
+    request_fields::{
+        SAMPLING, plain_object, refuses_sampling, schema_fields, set_fields, shared_fields, text_in,
+    },
+    seal::Origin,
+    vendors::{CallIds, ChatRules, ForcedChoice, GivenBack, OPEN, SystemMessages},
+};
 
 /// Parameters that OpenAI supports in this API. The setting `unsupported_parameters` excludes those
 /// that a server rejects.
@@ -38,6 +46,31 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::StrictFunctions,
 ];
 
+/// Placeholder of Gemini for the signature of a call that it did not make.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// What the assistant says where a server wants to hear it before the user speaks.
+const HAS_RESULTS: &str = "I have the results.";
+
+/// How a prompt is written for a server.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
+    /// The model, if it is not the one in the prompt.
+    pub(super) model: Option<&'a str>,
+    pub(super) rules: &'a ChatRules,
+    /// Whose reasoning may be given back.
+    pub(super) origin: &'a Origin,
+    /// Whether reasoning is given back at all.
+    pub(super) with_reasoning: bool,
+}
+
+impl Default for Target<'_> {
+    fn default() -> Self {
+        const NOBODY: &Origin = &Origin::UNKNOWN;
+        Self { model: None, rules: &OPEN, origin: NOBODY, with_reasoning: true }
+    }
+}
+
 #[derive(Debug, Serialize)]
 pub(super) struct RequestBody<'a> {
     model: &'a str,
@@ -50,30 +83,38 @@ pub(super) struct RequestBody<'a> {
 }
 
 impl<'a> RequestBody<'a> {
-    /// Builds a request for `model`, or for the model in the prompt.
-    pub(super) fn new(prompt: &'a Prompt, model: Option<&'a str>) -> Self {
+    pub(super) fn new(prompt: &'a Prompt, target: Target<'a>) -> Self {
+        let model = target.model.unwrap_or(&prompt.model);
+        let only = match &prompt.tool_choice {
+            ToolChoice::Named { name } if target.rules.forced_choice == ForcedChoice::Word => {
+                Some(name)
+            }
+            _ => None,
+        };
+        let tools = prompt.tools.iter().filter(|tool| only.is_none_or(|name| tool.name == *name));
         Self {
-            model: model.unwrap_or(&prompt.model),
-            messages: messages_of(prompt),
+            model,
+            messages: messages_of(prompt, target),
             stream: true,
-            tools: prompt.tools.iter().map(|tool| Tool::of(tool)).collect(),
-            options: options_of(prompt),
+            tools: tools.map(|tool| Tool::of(tool, target.rules)).collect(),
+            options: options_of(prompt, model, target.rules),
         }
     }
 }
 
-fn options_of(prompt: &Prompt) -> Map<String, Value> {
+fn options_of(prompt: &Prompt, model: &str, rules: &ChatRules) -> Map<String, Value> {
     let generation = &prompt.generation;
     let has_tools = !prompt.tools.is_empty();
+    let is_forced = matches!(prompt.tool_choice, ToolChoice::Required | ToolChoice::Named { .. });
+    let is_thoughtless = has_tools && is_forced && rules.forced_choice == ForcedChoice::Thoughtless;
+    let effort = effort_of(prompt, model, rules);
     let top_logprobs = generation.top_logprobs.filter(|n| *n > 0);
     let mut options = set_fields(json!({
-        "stream_options": { "include_usage": true },
-        "tool_choice": has_tools.then(|| choice_of(&prompt.tool_choice, &prompt.tools)),
+        "stream_options": rules.asks_for_usage.then(|| json!({ "include_usage": true })),
+        "tool_choice": has_tools.then(|| choice_of(&prompt.tool_choice, &prompt.tools, rules)),
         "parallel_tool_calls": has_tools.then_some(prompt.parallel_tool_calls),
-        // Deprecated by OpenAI in favour of `max_completion_tokens`, which few compatible servers
-        // support. OpenAI itself is used through the Responses adapter.
-        "max_tokens": generation.max_output_tokens,
-        "reasoning_effort": generation.reasoning_effort,
+        "reasoning_effort": effort,
+        "thinking": is_thoughtless.then(|| json!({ "type": "disabled" })),
         "response_format": response_format(generation),
         "verbosity": generation.verbosity,
         // OpenAI rejects `top_logprobs` without `logprobs`.
@@ -82,16 +123,36 @@ fn options_of(prompt: &Prompt) -> Map<String, Value> {
         "frequency_penalty": generation.frequency_penalty,
         "presence_penalty": generation.presence_penalty,
         "stop": (!generation.stop.is_empty()).then_some(&generation.stop),
-        "seed": generation.seed,
     }));
+    options.extend(set_fields(json!({
+        (rules.max_tokens): generation.max_output_tokens,
+        (rules.seed): generation.seed,
+    })));
     options.extend(shared_fields(generation));
+    if refuses_sampling(model, effort) {
+        options.retain(|name, _| !SAMPLING.contains(&name.as_str()));
+    }
     options
 }
 
-fn messages_of(prompt: &Prompt) -> Vec<Message<'_>> {
-    let mut writer = Writer::default();
+/// Returns how much the model shall think. In this API, the models of OpenAI from GPT-5.2 on do not
+/// call functions while they think, and think unless they are told not to.
+fn effort_of<'a>(prompt: &'a Prompt, model: &str, rules: &ChatRules) -> Option<&'a str> {
+    let asked = prompt.generation.reasoning_effort.as_deref();
+    if rules.effort_with_functions || prompt.tools.is_empty() {
+        return asked;
+    }
+    match model.strip_prefix("gpt-5.") {
+        Some(minor) if !minor.starts_with('1') => Some("none"),
+        _ => asked.filter(|_| !model.starts_with("gpt-6")),
+    }
+}
+
+fn messages_of<'a>(prompt: &'a Prompt, target: Target<'a>) -> Vec<Message<'a>> {
+    let names = target.rules.names_results.then(|| names_of(&prompt.items));
+    let mut writer = Writer::new(target, names.unwrap_or_default());
     if let Some(instructions) = &prompt.instructions {
-        writer.messages.push(Message::System { content: instructions.clone() });
+        writer.write_system(instructions.clone());
     }
     for item in &prompt.items {
         writer.write(item);
@@ -100,17 +161,52 @@ fn messages_of(prompt: &Prompt) -> Vec<Message<'_>> {
     writer.messages
 }
 
+/// Returns the names of the tools that were called.
+fn names_of(items: &[Arc<Item>]) -> HashMap<&CallId, &str> {
+    let mut names = HashMap::new();
+    for item in items {
+        if let Item::Call { call_id, name, .. } = item.as_ref() {
+            names.insert(call_id, name.as_str());
+        }
+    }
+    names
+}
+
 /// Groups items into messages: consecutive text and calls of the assistant, and the images of
 /// consecutive results, which a message of role `tool` cannot contain.
-#[derive(Default)]
 struct Writer<'a> {
+    target: Target<'a>,
+    /// Names of the called tools, if results carry them.
+    names: HashMap<&'a CallId, &'a str>,
     messages: Vec<Message<'a>>,
     said: Vec<&'a str>,
     called: Vec<ToolCall<'a>>,
+    thoughts: Thoughts<'a>,
     images: Vec<&'a Image>,
 }
 
+/// What a provider gave with an answer and wants back with it.
+#[derive(Default)]
+struct Thoughts<'a> {
+    content: Vec<&'a str>,
+    details: Vec<Value>,
+    /// By the place of the call among those of the answer.
+    of_calls: Map<String, Value>,
+}
+
 impl<'a> Writer<'a> {
+    fn new(target: Target<'a>, names: HashMap<&'a CallId, &'a str>) -> Self {
+        Self {
+            target,
+            names,
+            messages: Vec::new(),
+            said: Vec::new(),
+            called: Vec::new(),
+            thoughts: Thoughts::default(),
+            images: Vec::new(),
+        }
+    }
+
     fn write(&mut self, item: &'a Item) {
         match item {
             Item::Message { role: Role::Assistant, content } => {
@@ -119,31 +215,94 @@ impl<'a> Writer<'a> {
             }
             Item::Message { role: Role::User, content } => {
                 self.close();
-                self.messages.push(Message::User { content: UserContent::of(content) });
+                self.write_user(UserContent::of(content, self.target.rules));
             }
             Item::Message { role: Role::System, content } => {
                 self.close();
-                self.messages.push(Message::System { content: joined(content) });
+                self.write_system(joined(content));
             }
-            // The API has no standard field for reasoning, and some servers reject it.
-            Item::Reasoning { .. } => {}
+            Item::Reasoning { text, encrypted_content } => {
+                if let Some(seal) = encrypted_content
+                    && self.target.with_reasoning
+                {
+                    self.write_thought(text, seal);
+                }
+            }
             Item::Call { call_id, name, arguments, kind, .. } => {
                 self.close_results();
-                let id = call_id.as_str();
-                self.called.push(match kind {
+                let id = self.id_of(call_id);
+                let call = match kind {
                     ToolKind::Custom => {
-                        ToolCall::Custom { id, custom: CustomCall { name, input: arguments } }
+                        Called::Custom { custom: CustomCall { name, input: arguments } }
                     }
-                    _ => ToolCall::Function { id, function: FunctionCall { name, arguments } },
-                });
+                    _ => Called::Function {
+                        function: FunctionCall { name: self.target.rules.name(name), arguments },
+                    },
+                };
+                self.called.push(ToolCall { id, call, extra_content: None });
             }
             Item::CallResult { call_id, output, images, failed: _, .. } => {
                 self.close_answer();
-                self.messages
-                    .push(Message::Tool { tool_call_id: call_id.as_str(), content: output });
+                let name = self.names.get(call_id).map(|name| self.target.rules.name(name));
+                let tool_call_id = self.id_of(call_id);
+                self.messages.push(Message::Tool { tool_call_id, name, content: output });
                 self.images.extend(images);
             }
         }
+    }
+
+    /// Takes what this server sealed. The API has no standard field for reasoning, and some servers
+    /// reject what they did not send.
+    fn write_thought(&mut self, text: &'a str, seal: &str) {
+        let origin = self.target.origin;
+        let parsed = |kind| serde_json::from_str(origin.open(kind, seal)?).ok();
+        if origin.open(REASONING_CONTENT, seal).is_some() {
+            self.close_results();
+            self.thoughts.content.push(text);
+        } else if let Some(Value::Array(details)) = parsed(DETAILS) {
+            self.close_results();
+            self.thoughts.details.extend(details);
+        } else if let Some(Value::Object(of_calls)) = parsed(EXTRA_CONTENT) {
+            self.thoughts.of_calls.extend(of_calls);
+        }
+    }
+
+    fn write_user(&mut self, content: UserContent<'a>) {
+        self.close_round();
+        self.messages.push(Message::User { content });
+    }
+
+    fn write_system(&mut self, content: String) {
+        match self.messages.as_mut_slice() {
+            [Message::System { content: first }] => {
+                first.push_str("\n\n");
+                first.push_str(&content);
+            }
+            [_, ..] if self.target.rules.system_messages == SystemMessages::First => {
+                self.write_user(UserContent::Text(content));
+            }
+            _ => {
+                self.close_round();
+                self.messages.push(Message::System { content });
+            }
+        }
+    }
+
+    /// Lets the assistant speak between the results of tools and whoever speaks next.
+    fn close_round(&mut self) {
+        let has_results = matches!(self.messages.last(), Some(Message::Tool { .. }));
+        if has_results && !self.target.rules.user_after_results {
+            self.messages.push(Message::said(HAS_RESULTS.to_owned()));
+        }
+    }
+
+    fn id_of(&self, call_id: &'a CallId) -> Cow<'a, str> {
+        let id = call_id.as_str();
+        let is_kept = match self.target.rules.call_ids {
+            CallIds::Any => true,
+            CallIds::Nine => id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+        };
+        if is_kept { Cow::Borrowed(id) } else { Cow::Owned(nine(id)) }
     }
 
     fn close(&mut self) {
@@ -152,25 +311,51 @@ impl<'a> Writer<'a> {
     }
 
     fn close_answer(&mut self) {
+        let thoughts = std::mem::take(&mut self.thoughts);
         if self.said.is_empty() && self.called.is_empty() {
             return;
         }
         let said = std::mem::take(&mut self.said);
         let content = (!said.is_empty()).then(|| said.join("\n"));
-        let tool_calls = std::mem::take(&mut self.called);
-        self.messages.push(Message::Assistant { content, tool_calls });
+        let mut tool_calls = std::mem::take(&mut self.called);
+        for (n, call) in tool_calls.iter_mut().enumerate() {
+            call.extra_content = thoughts.of_calls.get(&n.to_string()).cloned();
+        }
+        let given_back = self.target.rules.given_back;
+        if let Some(first) = tool_calls.first_mut()
+            && given_back == GivenBack::Signature
+            && first.extra_content.is_none()
+        {
+            let signature = json!({ "google": { "thought_signature": NO_SIGNATURE } });
+            first.extra_content = Some(signature);
+        }
+        let is_wanted = given_back == GivenBack::Always
+            || !thoughts.content.is_empty() && !tool_calls.is_empty();
+        self.messages.push(Message::Assistant {
+            content,
+            reasoning_content: is_wanted.then(|| thoughts.content.concat()),
+            reasoning_details: thoughts.details,
+            tool_calls,
+        });
     }
 
     fn close_results(&mut self) {
         if self.images.is_empty() {
             return;
         }
-        let note = ContentPart::Text { text: "Pictures returned by the tool:" };
+        let note = ContentPart::Text { text: "Pictures returned by the tool:".into() };
         let images = std::mem::take(&mut self.images).into_iter();
         let pictures = images.map(|image| ContentPart::image(image.data_url(), None));
-        let content = UserContent::Parts(std::iter::once(note).chain(pictures).collect());
-        self.messages.push(Message::User { content });
+        self.write_user(UserContent::Parts(std::iter::once(note).chain(pictures).collect()));
     }
+}
+
+/// Returns nine letters and digits that stand for `id`.
+fn nine(id: &str) -> String {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let hash = Sha256::digest(id);
+    let letters = hash.iter().filter_map(|byte| LETTERS.get(usize::from(byte % 32)));
+    letters.take(9).map(|letter| char::from(*letter)).collect()
 }
 
 #[derive(Debug, Serialize)]
@@ -184,13 +369,30 @@ enum Message<'a> {
     },
     Assistant {
         content: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_content: Option<String>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        reasoning_details: Vec<Value>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall<'a>>,
     },
     Tool {
-        tool_call_id: &'a str,
+        tool_call_id: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<Cow<'a, str>>,
         content: &'a str,
     },
+}
+
+impl Message<'_> {
+    fn said(text: String) -> Self {
+        Self::Assistant {
+            content: Some(text),
+            reasoning_content: None,
+            reasoning_details: Vec::new(),
+            tool_calls: Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -202,12 +404,12 @@ enum UserContent<'a> {
 }
 
 impl<'a> UserContent<'a> {
-    fn of(content: &'a [Content]) -> Self {
+    fn of(content: &'a [Content], rules: &ChatRules) -> Self {
         if content
             .iter()
             .any(|content| matches!(content, Content::Image { .. } | Content::File { .. }))
         {
-            Self::Parts(content.iter().map(ContentPart::of).collect())
+            Self::Parts(content.iter().map(|part| ContentPart::of(part, rules)).collect())
         } else {
             Self::Text(joined(content))
         }
@@ -217,17 +419,22 @@ impl<'a> UserContent<'a> {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum ContentPart<'a> {
-    Text { text: &'a str },
+    Text { text: Cow<'a, str> },
     ImageUrl { image_url: ImageUrl<'a> },
     File { file: File<'a> },
 }
 
 impl<'a> ContentPart<'a> {
-    fn of(content: &'a Content) -> Self {
+    fn of(content: &'a Content, rules: &ChatRules) -> Self {
         match content {
-            Content::Text { text } | Content::Refusal { text } => Self::Text { text },
+            Content::Text { text } | Content::Refusal { text } => {
+                Self::Text { text: Cow::Borrowed(text) }
+            }
             Content::Image { url, detail } => Self::image(url.clone(), detail.as_deref()),
             Content::File { name, url } => {
+                if let Some(text) = text_in(url).filter(|_| !rules.files) {
+                    return Self::Text { text: Cow::Owned(format!("{name}:\n\n{text}")) };
+                }
                 Self::File { file: File { filename: name, file_data: url } }
             }
         }
@@ -252,15 +459,25 @@ struct File<'a> {
 }
 
 #[derive(Debug, Serialize)]
+struct ToolCall<'a> {
+    id: Cow<'a, str>,
+    #[serde(flatten)]
+    call: Called<'a>,
+    /// What the provider sent with the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<Value>,
+}
+
+#[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum ToolCall<'a> {
-    Function { id: &'a str, function: FunctionCall<'a> },
-    Custom { id: &'a str, custom: CustomCall<'a> },
+enum Called<'a> {
+    Function { function: FunctionCall<'a> },
+    Custom { custom: CustomCall<'a> },
 }
 
 #[derive(Debug, Serialize)]
 struct FunctionCall<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: &'a str,
 }
 
@@ -278,12 +495,14 @@ enum Tool<'a> {
 }
 
 impl<'a> Tool<'a> {
-    fn of(tool: &'a ToolSpec) -> Self {
-        let ToolSpec { name, description, parameters, strict, format, kind, .. } = tool;
+    fn of(tool: &'a ToolSpec, rules: &ChatRules) -> Self {
+        let ToolSpec { name, description, strict, format, kind, .. } = tool;
         if *kind == ToolKind::Custom {
             let format = format.as_ref().map(custom_format);
             return Self::Custom { custom: Custom { name, description, format } };
         }
+        let parameters = plain_object(&tool.parameters);
+        let name = rules.name(name);
         let function = Function { name, description, parameters, strict: *strict };
         Self::Function { function }
     }
@@ -291,9 +510,9 @@ impl<'a> Tool<'a> {
 
 #[derive(Debug, Serialize)]
 struct Function<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: Cow<'a, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     strict: Option<bool>,
 }
@@ -317,16 +536,17 @@ fn custom_format(format: &InputFormat) -> Value {
     }
 }
 
-fn choice_of(choice: &ToolChoice, tools: &[Arc<ToolSpec>]) -> Value {
+fn choice_of(choice: &ToolChoice, tools: &[Arc<ToolSpec>], rules: &ChatRules) -> Value {
     match choice {
         ToolChoice::Auto => json!("auto"),
         ToolChoice::None => json!("none"),
         ToolChoice::Required => json!("required"),
+        ToolChoice::Named { .. } if rules.forced_choice == ForcedChoice::Word => json!("required"),
         ToolChoice::Named { name } => {
             let is_it = |tool: &&Arc<ToolSpec>| tool.name == *name;
             match tools.iter().find(is_it).map(|tool| tool.kind) {
                 Some(ToolKind::Custom) => json!({ "type": "custom", "custom": { "name": name } }),
-                _ => json!({ "type": "function", "function": { "name": name } }),
+                _ => json!({ "type": "function", "function": { "name": rules.name(name) } }),
             }
         }
     }

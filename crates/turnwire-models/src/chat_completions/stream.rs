@@ -4,31 +4,53 @@
 //! and some servers send more text (`finish_twice_and_more.sse`).
 
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 use turnwire_contract::{Finish, ModelPart, Usage};
 
-use super::calls::{CallDelta, Calls, FunctionDelta};
+use super::{
+    DETAILS, EXTRA_CONTENT, REASONING_CONTENT,
+    calls::{CallDelta, Calls, FunctionDelta},
+};
 use crate::{
     lenient_json,
     logprobs::{self, LogprobBody},
     provider_error::{Fault, ParsedError},
     reported_cost::ReportedCost,
+    seal::Origin,
     translator::{Dialect, Flow, Truncated, broken, no_arguments},
 };
 
 /// State of one answer.
 #[derive(Debug)]
 pub(super) struct ChatStream {
+    /// Who answers.
+    origin: Origin,
     calls: Calls,
     usage: Option<Usage>,
     finish_reason: Option<String>,
     has_content: bool,
+    /// Whether the open reasoning came as `reasoning_content`, which is given back by that name.
+    has_reasoning_content: bool,
+    /// The `reasoning_details` so far.
+    details: Vec<Map<String, Value>>,
 }
 
 impl ChatStream {
-    /// Creates the state for an answer. `tool_names` are the offered tools.
-    pub(super) fn new(tool_names: impl IntoIterator<Item = String>) -> Self {
-        Self { calls: Calls::new(tool_names), usage: None, finish_reason: None, has_content: false }
+    /// Creates the state for an answer of `origin`. `tool_names` are the offered tools: as the
+    /// server knows them, and their own.
+    pub(super) fn new(
+        tool_names: impl IntoIterator<Item = (String, String)>,
+        origin: Origin,
+    ) -> Self {
+        Self {
+            origin,
+            calls: Calls::new(tool_names),
+            usage: None,
+            finish_reason: None,
+            has_content: false,
+            has_reasoning_content: false,
+            details: Vec::new(),
+        }
     }
 
     fn take_choice(&mut self, choice: ChoiceBody, parts: &mut Vec<ModelPart>) {
@@ -48,14 +70,26 @@ impl ChatStream {
 
     fn take_delta(&mut self, delta: Delta, parts: &mut Vec<ModelPart>) {
         let before = parts.len();
-        let reasoning = [delta.reasoning, delta.reasoning_content].into_iter().flatten();
-        parts.extend(reasoning.filter(|text| !text.is_empty()).take(1).map(ModelPart::Reasoning));
-        match delta.content {
-            Some(Value::String(text)) if !text.is_empty() => parts.push(ModelPart::Text(text)),
-            Some(Value::Array(pieces)) => parts.extend(pieces.iter().filter_map(part_of_piece)),
-            _ => {}
+        let said = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let (reasoning, content) = (said(delta.reasoning), said(delta.reasoning_content));
+        self.has_reasoning_content |= content.is_some();
+        parts.extend(reasoning.or(content).map(ModelPart::Reasoning));
+        for detail in delta.reasoning_details.into_iter().flatten() {
+            self.take_detail(detail);
         }
-        parts.extend(delta.refusal.filter(|text| !text.is_empty()).map(ModelPart::Refusal));
+        let spoken = match delta.content {
+            Some(Value::String(text)) if !text.is_empty() => vec![ModelPart::Text(text)],
+            Some(Value::Array(pieces)) => pieces.iter().filter_map(part_of_piece).collect(),
+            _ => Vec::new(),
+        };
+        let refused = said(delta.refusal).map(ModelPart::Refusal);
+        let has_calls = delta.function_call.is_some()
+            || delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty());
+        if !spoken.is_empty() || refused.is_some() || has_calls {
+            self.seal_reasoning(parts);
+        }
+        parts.extend(spoken);
+        parts.extend(refused);
         for call in delta.tool_calls.into_iter().flatten() {
             self.calls.add(call, parts);
         }
@@ -64,6 +98,36 @@ impl ChatStream {
             self.calls.add(CallDelta { index, function, ..CallDelta::default() }, parts);
         }
         self.has_content |= parts.len() > before || !self.calls.is_empty();
+    }
+
+    /// Adds a detail, or what follows of the last one.
+    fn take_detail(&mut self, mut more: Map<String, Value>) {
+        const SAME: [&str; 2] = ["type", "index"];
+        let last = self.details.last_mut().filter(|last| {
+            SAME.iter().all(|name| last.get(*name) == more.get(*name))
+                && more.get("type").and_then(Value::as_str) != Some("reasoning.encrypted")
+        });
+        let Some(last) = last else {
+            self.details.push(more);
+            return;
+        };
+        for name in ["text", "summary"] {
+            if let (Some(Value::String(text)), Some(Value::String(rest))) =
+                (last.get_mut(name), more.get(name))
+            {
+                text.push_str(rest);
+                more.shift_remove(name);
+            }
+        }
+        last.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
+    }
+
+    /// Ends reasoning whose text has to be given back.
+    fn seal_reasoning(&mut self, parts: &mut Vec<ModelPart>) {
+        if std::mem::take(&mut self.has_reasoning_content) {
+            let seal = self.origin.seal(REASONING_CONTENT, "");
+            parts.push(ModelPart::EncryptedContent(seal));
+        }
     }
 
     fn take_usage(&mut self, usage: UsageBody, parts: &mut Vec<ModelPart>) {
@@ -75,10 +139,23 @@ impl ChatStream {
     }
 
     fn finish(&mut self, parts: &mut Vec<ModelPart>) {
+        self.seal_reasoning(parts);
         self.calls.close(parts);
+        let details = std::mem::take(&mut self.details);
+        if !details.is_empty() {
+            let seal = self.origin.seal(DETAILS, &json!(details).to_string());
+            parts.push(ModelPart::EncryptedContent(seal));
+        }
+        let of_calls = self.calls.extra_contents();
+        if !of_calls.is_empty() {
+            let seal = self.origin.seal(EXTRA_CONTENT, &Value::Object(of_calls).to_string());
+            parts.push(ModelPart::EncryptedContent(seal));
+        }
         let finish = match self.finish_reason.as_deref() {
-            Some("length") => Finish::Length,
+            Some("length" | "model_length") => Finish::Length,
             Some("content_filter") => Finish::ContentFilter,
+            // The server gave up.
+            Some("error" | "abort" | "insufficient_system_resource") => Finish::Interrupted,
             // A call takes precedence over `finish_reason`, because several servers send `stop`.
             _ if self.calls.is_empty() => Finish::Answered,
             _ => Finish::CalledTools,
@@ -182,6 +259,7 @@ struct Delta {
     content: Option<Value>,
     reasoning: Option<String>,
     reasoning_content: Option<String>,
+    reasoning_details: Option<Vec<Map<String, Value>>>,
     refusal: Option<String>,
     tool_calls: Option<Vec<CallDelta>>,
     function_call: Option<Box<FunctionDelta>>,
@@ -204,6 +282,7 @@ fn part_of_piece(piece: &Value) -> Option<ModelPart> {
 struct UsageBody {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
+    total_tokens: Option<u64>,
     prompt_tokens_details: Option<PromptDetails>,
     completion_tokens_details: Option<CompletionDetails>,
     /// The name that cached tokens have at `api.deepseek.com`.
@@ -216,19 +295,23 @@ struct UsageBody {
 
 impl UsageBody {
     fn into_usage(self) -> Usage {
+        let (input, answer) =
+            (self.prompt_tokens.unwrap_or(0), self.completion_tokens.unwrap_or(0));
+        // Some count reasoning in the total alone.
+        let uncounted = self.total_tokens.unwrap_or(0).saturating_sub(input.saturating_add(answer));
         Usage {
-            input_tokens: self.prompt_tokens.unwrap_or(0),
+            input_tokens: input,
             cached_tokens: self
                 .prompt_tokens_details
                 .and_then(|it| it.cached_tokens)
                 .or(self.prompt_cache_hit_tokens)
                 .or(self.cached_tokens)
                 .unwrap_or(0),
-            output_tokens: self.completion_tokens.unwrap_or(0),
+            output_tokens: answer.saturating_add(uncounted),
             reasoning_tokens: self
                 .completion_tokens_details
                 .and_then(|it| it.reasoning_tokens)
-                .unwrap_or(0),
+                .unwrap_or(uncounted),
             cost_nanos: self.cost.nanos(),
         }
     }

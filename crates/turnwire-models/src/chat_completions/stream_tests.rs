@@ -4,18 +4,22 @@ use proptest::prelude::*;
 use turnwire_contract::{ModelPart, Usage};
 
 use super::ChatStream;
-use crate::fixtures::{assert_ends_once, check_all, names_of, translate};
+use crate::{
+    fixtures::{assert_ends_once, check_all, names_of, translate},
+    seal::Origin,
+};
 
 const PROVIDER: &str = "chat_completions";
 
 fn dialect() -> ChatStream {
-    ChatStream::new(["multiply", "add", "now"].map(str::to_owned))
+    let names = ["multiply", "add", "now"].map(|name| (name.to_owned(), name.to_owned()));
+    ChatStream::new(names, Origin::UNKNOWN)
 }
 
 /// S2-22, S4-5: every recorded stream, whole, in pieces, and cut at every byte.
 #[test]
 fn every_stream_is_understood_however_it_is_cut() {
-    check_all(PROVIDER, 43, dialect);
+    check_all(PROVIDER, 48, dialect);
 }
 
 /// S4-5: a character split over two reads arrives in one part.

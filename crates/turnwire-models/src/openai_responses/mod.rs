@@ -15,13 +15,15 @@ use self::{
 };
 use crate::{
     http::{DEFAULT_CONNECT_TIMEOUT, Endpoint, SetupError},
+    seal::Origin,
     secret::Secret,
     translator::Dialect,
+    vendors::Vendor,
+    without_parameters::leave_out,
 };
 
-/// Prefix of the encrypted content of this API. It excludes content of other providers after a
-/// conversation changes its model.
-const ENCRYPTED_PREFIX: &str = "openai.encrypted:";
+/// Kind of seal of the encrypted content of this API.
+const ENCRYPTED: &str = "openai.encrypted";
 
 /// Settings of the adapter.
 #[derive(Debug, Clone)]
@@ -37,6 +39,8 @@ pub struct OpenAiResponsesOptions {
     /// Requests a reasoning summary: `auto`, `concise` or `detailed`. Not requested if not set,
     /// because OpenAI rejects it for unverified accounts.
     pub reasoning_summary: Option<String>,
+    /// Who serves the model; found by the base URL if not set.
+    pub vendor: Option<&'static Vendor>,
 }
 
 impl Default for OpenAiResponsesOptions {
@@ -47,6 +51,7 @@ impl Default for OpenAiResponsesOptions {
             model: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             reasoning_summary: None,
+            vendor: None,
         }
     }
 }
@@ -57,17 +62,25 @@ pub struct OpenAiResponses {
     endpoint: Endpoint,
     model: Option<String>,
     reasoning_summary: Option<String>,
+    vendor: Option<&'static Vendor>,
 }
 
 impl OpenAiResponses {
     /// Creates the adapter. Connects on the first request.
     pub fn new(options: OpenAiResponsesOptions) -> Result<Self, SetupError> {
-        let OpenAiResponsesOptions { base_url, api_key, model, connect_timeout, reasoning_summary } =
-            options;
+        let OpenAiResponsesOptions {
+            base_url,
+            api_key,
+            model,
+            connect_timeout,
+            reasoning_summary,
+            vendor,
+        } = options;
         let endpoint = Endpoint::new(&base_url, "/responses", connect_timeout)?
             .with_model(model.as_deref())
             .with_key(AUTHORIZATION, "Bearer ", api_key)?;
-        Ok(Self { endpoint, model, reasoning_summary })
+        let vendor = vendor.or_else(|| Vendor::at(&base_url));
+        Ok(Self { endpoint, model, reasoning_summary, vendor })
     }
 }
 
@@ -77,27 +90,35 @@ impl Model for OpenAiResponses {
         self.model.as_deref().unwrap_or(name).to_owned()
     }
 
-    async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
+    async fn stream(&self, mut prompt: Prompt) -> Result<ModelStream, ModelError> {
+        for parameter in self.vendor.map_or(&[] as &[_], Vendor::refused) {
+            leave_out(*parameter, &mut prompt);
+        }
         let summary = self.reasoning_summary.as_deref();
-        let body = RequestBody::new(&prompt, self.model.as_deref(), summary);
-        let dialect = ResponseStream::new(&prompt.tools);
-        self.endpoint.ask(&body, dialect, prompt.trace.as_deref()).await
+        let model = self.model.as_deref();
+        let origin = self.endpoint.origin(model.unwrap_or(&prompt.model));
+        let body = |with_reasoning: bool| {
+            RequestBody::new(&prompt, model, summary, with_reasoning.then_some(&origin))
+        };
+        let dialect = |_: &_| ResponseStream::new(&prompt.tools, origin.clone());
+        self.endpoint.ask(body, dialect, prompt.trace.as_deref()).await
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { parameters: PARAMETERS.to_vec(), custom_tools: CustomTools::Native }
+        let parameters = Vendor::accepted(self.vendor, PARAMETERS);
+        Capabilities { parameters, custom_tools: CustomTools::Native }
     }
 }
 
 /// Returns the request body for `prompt`.
 #[cfg(test)]
 pub(crate) fn written(prompt: &Prompt) -> serde_json::Value {
-    serde_json::to_value(RequestBody::new(prompt, None, None)).unwrap()
+    serde_json::to_value(RequestBody::new(prompt, None, None, Some(&Origin::UNKNOWN))).unwrap()
 }
 
 /// A reader of answers, for fuzzing.
 pub(crate) fn dialect() -> impl Dialect {
-    ResponseStream::new(&[])
+    ResponseStream::new(&[], Origin::UNKNOWN)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Converts a prompt to a request of the Responses API.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -9,8 +9,14 @@ use turnwire_contract::{
     ToolKind, ToolRef, ToolSpec,
 };
 
-use super::ENCRYPTED_PREFIX;
-use crate::request_fields::{schema_fields, set_fields, set_object, shared_fields};
+use super::ENCRYPTED;
+use crate::{
+    request_fields::{
+        SAMPLING, plain_object, refuses_sampling, schema_fields, set_fields, set_object,
+        shared_fields,
+    },
+    seal::Origin,
+};
 
 /// Parameters that the API supports.
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -41,7 +47,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 
 /// Model families of OpenAI without reasoning. Requests for encrypted reasoning are rejected for
 /// them.
-const THOUGHTLESS_FAMILIES: &[&str] = &["gpt-3", "gpt-4", "chatgpt-"];
+const THOUGHTLESS_FAMILIES: &[&str] = &["gpt-3", "gpt-4", "gpt-5-chat", "chatgpt-"];
 
 #[derive(Debug, Serialize)]
 pub(super) struct RequestBody<'a> {
@@ -61,15 +67,16 @@ pub(super) struct RequestBody<'a> {
 
 impl<'a> RequestBody<'a> {
     /// Builds a request for `model`, or for the model in the prompt. `summary` is the default for
-    /// the reasoning summary.
+    /// the reasoning summary; reasoning of `origin` is given back.
     pub(super) fn new(
         prompt: &'a Prompt,
         model: Option<&'a str>,
         summary: Option<&'a str>,
+        origin: Option<&Origin>,
     ) -> Self {
         let model = model.unwrap_or(&prompt.model);
         let custom = custom_calls(&prompt.items);
-        let input = prompt.items.iter().filter_map(|item| InputItem::of(item, &custom));
+        let input = prompt.items.iter().filter_map(|item| InputItem::of(item, &custom, origin));
         Self {
             model,
             instructions: prompt.instructions.as_deref(),
@@ -78,12 +85,12 @@ impl<'a> RequestBody<'a> {
             store: false,
             include: include(model, &prompt.generation),
             tools: tools_of(&prompt.tools),
-            options: options_of(prompt, summary),
+            options: options_of(prompt, model, summary),
         }
     }
 }
 
-fn options_of(prompt: &Prompt, summary: Option<&str>) -> Map<String, Value> {
+fn options_of(prompt: &Prompt, model: &str, summary: Option<&str>) -> Map<String, Value> {
     let generation = &prompt.generation;
     let has_tools = !prompt.tools.is_empty();
     let mut options = set_fields(json!({
@@ -104,13 +111,18 @@ fn options_of(prompt: &Prompt, summary: Option<&str>) -> Map<String, Value> {
         "top_logprobs": generation.top_logprobs,
     }));
     options.extend(shared_fields(generation));
+    if refuses_sampling(model, generation.reasoning_effort.as_deref()) {
+        options.retain(|name, _| !SAMPLING.contains(&name.as_str()));
+    }
     options
 }
 
 fn include(model: &str, generation: &Generation) -> Vec<&'static str> {
     let thinks = !THOUGHTLESS_FAMILIES.iter().any(|family| model.starts_with(family));
     let thoughts = thinks.then_some("reasoning.encrypted_content");
-    let logprobs = generation.logprobs.then_some("message.output_text.logprobs");
+    let has_logprobs =
+        generation.logprobs && !refuses_sampling(model, generation.reasoning_effort.as_deref());
+    let logprobs = has_logprobs.then_some("message.output_text.logprobs");
     thoughts.into_iter().chain(logprobs).collect()
 }
 
@@ -148,7 +160,7 @@ enum InputItem<'a> {
 }
 
 impl<'a> InputItem<'a> {
-    fn of(item: &'a Item, custom: &HashSet<&CallId>) -> Option<Self> {
+    fn of(item: &'a Item, custom: &HashSet<&CallId>, origin: Option<&Origin>) -> Option<Self> {
         Some(match item {
             Item::Message { role, content } => Self::Message {
                 role: match role {
@@ -161,8 +173,7 @@ impl<'a> InputItem<'a> {
             Item::Reasoning { text, encrypted_content } => {
                 // OpenAI rejects reasoning without encrypted content, or with that of another
                 // provider.
-                let encrypted_content =
-                    encrypted_content.as_deref()?.strip_prefix(ENCRYPTED_PREFIX)?;
+                let encrypted_content = origin?.open(ENCRYPTED, encrypted_content.as_deref()?)?;
                 let summary = Some(Summary { kind: "summary_text", text });
                 let summary = summary.filter(|_| !text.is_empty()).into_iter().collect();
                 Self::Reasoning { summary, encrypted_content }
@@ -302,7 +313,7 @@ enum Tool<'a> {
     Function {
         name: &'a str,
         description: &'a str,
-        parameters: &'a Value,
+        parameters: Cow<'a, Value>,
         #[serde(skip_serializing_if = "Option::is_none")]
         strict: Option<bool>,
     },
@@ -321,7 +332,8 @@ enum Tool<'a> {
 
 impl<'a> Tool<'a> {
     fn of(tool: &'a ToolSpec) -> Self {
-        let ToolSpec { description, parameters, strict, format, kind, .. } = tool;
+        let ToolSpec { description, strict, format, kind, .. } = tool;
+        let parameters = plain_object(&tool.parameters);
         let name = namespace_of(tool).map_or(&*tool.name, |space| own_name(&tool.name, space));
         match kind {
             ToolKind::Custom => Self::Custom { name, description, format: format.as_ref() },

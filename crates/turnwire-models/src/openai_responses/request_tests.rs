@@ -4,13 +4,16 @@ use serde_json::{Value, json};
 use turnwire_contract::{CallId, InputFormat, Item, Prompt, ToolChoice, ToolKind, ToolSpec};
 
 use super::RequestBody;
-use crate::sample_prompt::{plain_prompt, sample_prompt};
+use crate::{
+    sample_prompt::{plain_prompt, sample_prompt},
+    seal::Origin,
+};
 
 #[test]
 fn everything_has_its_place() {
     let mut prompt = sample_prompt("openai.encrypted:gAAA");
     prompt.tool_choice = ToolChoice::Named { name: "multiply".to_owned() };
-    let body = RequestBody::new(&prompt, Some("their-model"), Some("auto"));
+    let body = RequestBody::new(&prompt, Some("their-model"), Some("auto"), Some(&Origin::UNKNOWN));
     assert_eq!(
         serde_json::to_value(body).unwrap(),
         json!({
@@ -71,7 +74,7 @@ fn everything_has_its_place() {
 #[test]
 fn models_that_never_think_are_not_asked_for_thoughts() {
     let prompt = plain_prompt();
-    let body = serde_json::to_value(RequestBody::new(&prompt, Some("gpt-4o"), None)).unwrap();
+    let body = serde_json::to_value(RequestBody::new(&prompt, Some("gpt-4o"), None, None)).unwrap();
     assert_eq!(
         body,
         json!({
@@ -87,7 +90,8 @@ fn models_that_never_think_are_not_asked_for_thoughts() {
 #[test]
 fn seals_of_other_providers_stay_out() {
     let prompt = sample_prompt("anthropic.signature:x");
-    let body = serde_json::to_value(RequestBody::new(&prompt, None, None)).unwrap();
+    let body = serde_json::to_value(RequestBody::new(&prompt, None, None, Some(&Origin::UNKNOWN)))
+        .unwrap();
     assert_eq!(body["input"][1]["role"], "assistant");
 }
 
@@ -133,7 +137,7 @@ fn with_custom_tools() -> Prompt {
 fn custom_tools_and_namespaces_go_as_they_are() {
     let mut prompt = with_custom_tools();
     let written = |prompt: &Prompt| -> Value {
-        serde_json::to_value(RequestBody::new(prompt, None, None)).unwrap()
+        serde_json::to_value(RequestBody::new(prompt, None, None, Some(&Origin::UNKNOWN))).unwrap()
     };
     let body = written(&prompt);
     assert_eq!(

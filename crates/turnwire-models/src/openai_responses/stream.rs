@@ -13,18 +13,21 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use turnwire_contract::{Annotation, Finish, ModelPart, ToolRef, ToolSpec, Usage};
 
-use super::ENCRYPTED_PREFIX;
+use super::ENCRYPTED;
 use crate::{
     lenient_json,
     logprobs::{self, LogprobBody},
     provider_error::{Fault, ParsedError},
     reported_cost::ReportedCost,
+    seal::Origin,
     translator::{Dialect, Flow, Truncated, broken, no_arguments},
 };
 
 /// State of one answer.
 #[derive(Debug, Default)]
 pub(super) struct ResponseStream {
+    /// Who answers.
+    origin: Origin,
     /// Offered names of tools in namespaces, by namespace and own name.
     offered: HashMap<(String, String), String>,
     items: BTreeMap<u32, ItemState>,
@@ -39,14 +42,15 @@ struct ItemState {
 }
 
 impl ResponseStream {
-    /// Creates the state for an answer to a prompt with `tools`.
-    pub(super) fn new(tools: &[Arc<ToolSpec>]) -> Self {
+    /// Creates the state for an answer of `origin` to a prompt with `tools`.
+    pub(super) fn new(tools: &[Arc<ToolSpec>], origin: Origin) -> Self {
         let in_namespace = |tool: &Arc<ToolSpec>| {
             let space = tool.server.clone().filter(|_| tool.kind.is_run_by_client())?;
             let own = ToolRef::own_name_of(&tool.name, &space).to_owned();
             Some(((space, own), tool.name.clone()))
         };
-        Self { offered: tools.iter().filter_map(in_namespace).collect(), ..Self::default() }
+        let offered = tools.iter().filter_map(in_namespace).collect();
+        Self { origin, offered, ..Self::default() }
     }
 
     fn item(&mut self, index: u32) -> &mut ItemState {
@@ -107,7 +111,7 @@ impl ResponseStream {
                     parts.push(ModelPart::Reasoning(thoughts.join("\n\n")));
                 }
                 let encrypted_content =
-                    encrypted_content.map(|content| format!("{ENCRYPTED_PREFIX}{content}"));
+                    encrypted_content.map(|content| self.origin.seal(ENCRYPTED, &content));
                 parts.extend(encrypted_content.map(ModelPart::EncryptedContent));
             }
             OutputItem::Unknown => {}

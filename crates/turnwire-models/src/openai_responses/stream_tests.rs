@@ -3,7 +3,10 @@ use std::sync::Arc;
 use turnwire_contract::{ModelPart, ToolKind, ToolSpec, Usage};
 
 use super::ResponseStream;
-use crate::fixtures::{check_all, translate};
+use crate::{
+    fixtures::{check_all, translate},
+    seal::Origin,
+};
 
 /// Two tools in namespaces: one offered under its own name, one with a prefix.
 fn dialect() -> ResponseStream {
@@ -11,7 +14,7 @@ fn dialect() -> ResponseStream {
         let (kind, server) = (ToolKind::Custom, Some(space.to_owned()));
         Arc::new(ToolSpec { kind, server, ..ToolSpec::new(name, "") })
     };
-    ResponseStream::new(&[tool("exec", "functions"), tool("clock__now", "clock")])
+    ResponseStream::new(&[tool("exec", "functions"), tool("clock__now", "clock")], Origin::UNKNOWN)
 }
 
 /// S2-22: every recorded stream, whole, in pieces, and cut at every byte.

@@ -5,7 +5,10 @@ use std::{net::SocketAddr, path::Path, sync::Arc};
 use futures::future::{join, join_all, join4, join5};
 use tokio::net::TcpListener;
 use turnwire_contract::{Tool, ToolError};
-use turnwire_models::probe::{ModelListFormat, ProbeError, models_at};
+use turnwire_models::{
+    probe::{ModelListFormat, ProbeError, models_at},
+    vendors::Api,
+};
 use turnwire_stores::{EncryptionStatus, Store, StoreOptions, reach_fanout};
 use turnwire_tools::{McpServers, SearchProvider, WebSearchOptions};
 
@@ -154,9 +157,9 @@ async fn one_upstream(
     upstream: &UpstreamSettings,
 ) -> Finding {
     let UpstreamSettings { base_url, api_key, model, .. } = upstream;
-    let speaks = match kind {
-        Kind::ChatCompletions | Kind::OpenAiResponses => ModelListFormat::OpenAi,
-        Kind::AnthropicMessages => ModelListFormat::Anthropic,
+    let speaks = match kind.api() {
+        Api::ChatCompletions | Api::OpenAiResponses => ModelListFormat::OpenAi,
+        Api::AnthropicMessages => ModelListFormat::Anthropic,
     };
     match models_at(base_url, api_key.as_ref(), speaks).await {
         Ok(known) => listed(subject, base_url, model.as_deref().unwrap_or(name), &known),
