@@ -16,7 +16,8 @@
 //! * [`stopwatch`] times what a benchmark does;
 //! * [`stub_server`] gives one answer over HTTP;
 //! * [`conformance`] has one test per guarantee of a port;
-//! * [`upstreams`] are the servers behind a gateway, on loopback.
+//! * [`upstreams`] are the servers behind a gateway, on loopback;
+//! * [`vendors`] are strict doubles of model providers.
 //!
 //! Only tests depend on this crate.
 #![expect(
@@ -46,6 +47,7 @@ pub mod stub_server;
 pub mod surfaces;
 pub mod test_bench;
 pub mod upstreams;
+pub mod vendors;
 
 pub use fake_servers::FakeServers;
 pub use fake_tools::{Behaviour, FakeTool};
