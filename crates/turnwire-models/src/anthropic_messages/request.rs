@@ -75,6 +75,8 @@ impl<'a> RequestBody<'a> {
         };
         let mut messages = messages_of(&prompt.items, origin, family);
         let prefix = keep_what_fits(&head, &mut messages);
+        // An answer may have been nothing but reasoning.
+        messages.retain(|message| !message.content.is_empty());
         let max_tokens = generation.max_output_tokens;
         Self {
             model,

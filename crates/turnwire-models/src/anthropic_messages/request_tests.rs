@@ -189,6 +189,9 @@ fn reasoning_goes_back_over_an_unchanged_prompt() {
         ]);
     }
     assert_eq!(signatures_in(&changed, Some(&origin)), ["sig4", "sig5"]);
+    let body = serde_json::to_value(RequestBody::new(&changed, None, None)).unwrap();
+    let mut messages = body["messages"].as_array().unwrap().iter();
+    assert!(messages.all(|message| message["content"] != json!([])), "{body}");
 }
 
 /// What Claude rejects is not sent: blank text, foreign IDs, files of text as bytes, and pictures

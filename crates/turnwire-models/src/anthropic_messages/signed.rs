@@ -35,27 +35,33 @@ pub(super) fn keep_what_fits(head: &impl Serialize, messages: &mut [impl Signed]
         {
             first = Some(place);
         }
-        add(&mut bare, &message.without_reasoning());
+        add_bare(&mut bare, message);
     }
+    let Some(first) = first else {
+        messages.iter_mut().for_each(Signed::leave_out_reasoning);
+        return short(bare);
+    };
     let mut hash = before_messages;
     let mut fits = true;
     for (place, message) in messages.iter().enumerate() {
-        if first.is_none_or(|first| place < first) {
-            add(&mut hash, &message.without_reasoning());
+        if place < first {
+            add_bare(&mut hash, message);
             continue;
         }
         let made_over = message.made_over().filter(|made_over| !made_over.is_empty());
         fits &= made_over.is_none_or(|made_over| made_over == short(hash.clone()));
         add(&mut hash, message);
     }
-    let (n_left_out, hash) = match first {
-        Some(first) if fits => (first, hash),
-        _ => (messages.len(), bare),
-    };
-    for message in messages.iter_mut().take(n_left_out) {
-        message.leave_out_reasoning();
-    }
+    let (n_left_out, hash) = if fits { (first, hash) } else { (messages.len(), bare) };
+    messages.iter_mut().take(n_left_out).for_each(Signed::leave_out_reasoning);
     short(hash)
+}
+
+fn add_bare(hash: &mut Sha256, message: &impl Signed) {
+    match message.made_over() {
+        Some(_) => add(hash, &message.without_reasoning()),
+        None => add(hash, message),
+    }
 }
 
 fn add(hash: &mut Sha256, value: &impl Serialize) {

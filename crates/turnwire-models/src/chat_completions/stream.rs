@@ -77,19 +77,22 @@ impl ChatStream {
         for detail in delta.reasoning_details.into_iter().flatten() {
             self.take_detail(detail);
         }
-        let spoken = match delta.content {
-            Some(Value::String(text)) if !text.is_empty() => vec![ModelPart::Text(text)],
-            Some(Value::Array(pieces)) => pieces.iter().filter_map(part_of_piece).collect(),
-            _ => Vec::new(),
-        };
-        let refused = said(delta.refusal).map(ModelPart::Refusal);
-        let has_calls = delta.function_call.is_some()
-            || delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty());
-        if !spoken.is_empty() || refused.is_some() || has_calls {
+        match delta.content {
+            Some(Value::String(text)) if !text.is_empty() => {
+                self.seal_reasoning(parts);
+                parts.push(ModelPart::Text(text));
+            }
+            Some(Value::Array(pieces)) => parts.extend(pieces.iter().filter_map(part_of_piece)),
+            _ => {}
+        }
+        if let Some(refusal) = said(delta.refusal) {
+            self.seal_reasoning(parts);
+            parts.push(ModelPart::Refusal(refusal));
+        }
+        let has_calls = delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty());
+        if has_calls || delta.function_call.is_some() {
             self.seal_reasoning(parts);
         }
-        parts.extend(spoken);
-        parts.extend(refused);
         for call in delta.tool_calls.into_iter().flatten() {
             self.calls.add(call, parts);
         }
