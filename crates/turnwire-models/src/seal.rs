@@ -9,6 +9,10 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
+/// Maximum size of what one answer has sealed piece by piece: nobody sees it before it is whole, so
+/// nobody else counts it. What is longer is not given back.
+pub(crate) const MAX_SEALED_BYTES: usize = 1024 * 1024;
+
 /// Bytes of a hash that are kept: enough to tell things apart that are not made to collide.
 const KEPT_BYTES: usize = 6;
 

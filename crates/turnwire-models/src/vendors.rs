@@ -54,15 +54,15 @@ impl Vendor {
         VENDORS.iter().find(|vendor| vendor.hosts.iter().any(is_below))
     }
 
-    /// Returns `parameters` without those that the vendor rejects.
-    pub(crate) fn accepted(vendor: Option<&Self>, parameters: &[Parameter]) -> Vec<Parameter> {
-        let refused = vendor.map_or(&[] as &[_], |vendor| vendor.refused);
-        parameters.iter().copied().filter(|parameter| !refused.contains(parameter)).collect()
+    /// Returns the parameters that the vendor rejects, if it is a known one.
+    pub(crate) fn refused(vendor: Option<&Self>) -> &'static [Parameter] {
+        vendor.map_or(&[], |vendor| vendor.refused)
     }
 
-    /// Returns the parameters that the vendor rejects.
-    pub(crate) fn refused(&self) -> &'static [Parameter] {
-        self.refused
+    /// Returns `parameters` without those that the vendor rejects.
+    pub(crate) fn accepted(vendor: Option<&Self>, parameters: &[Parameter]) -> Vec<Parameter> {
+        let refused = Self::refused(vendor);
+        parameters.iter().copied().filter(|parameter| !refused.contains(parameter)).collect()
     }
 }
 

@@ -14,7 +14,7 @@ use super::{REDACTED, SIGNATURE};
 use crate::{
     lenient_json,
     provider_error::{Fault, ParsedError},
-    seal::Origin,
+    seal::{MAX_SEALED_BYTES, Origin},
     translator::{Dialect, Flow, Truncated, broken, no_arguments},
 };
 
@@ -82,7 +82,9 @@ impl MessageStream {
         match (delta, self.open.get_mut(&index)) {
             (Delta::Text { text }, _) => parts.push(ModelPart::Text(text)),
             (Delta::Thinking { thinking }, _) => parts.push(ModelPart::Reasoning(thinking)),
-            (Delta::Signature { signature: more }, Some(OpenBlock::Thoughts { signature })) => {
+            (Delta::Signature { signature: more }, Some(OpenBlock::Thoughts { signature }))
+                if signature.len() + more.len() <= MAX_SEALED_BYTES =>
+            {
                 signature.push_str(&more);
             }
             (

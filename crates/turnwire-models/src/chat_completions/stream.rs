@@ -3,9 +3,9 @@
 //! `finish_reason` is reported at the end of the stream, not when it arrives: the usage follows it,
 //! and some servers send more text (`finish_twice_and_more.sse`).
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
-use turnwire_contract::{Finish, ModelPart, Usage};
+use turnwire_contract::{Finish, ModelPart, Usage, json_size};
 
 use super::{
     DETAILS, EXTRA_CONTENT, REASONING_CONTENT,
@@ -16,7 +16,7 @@ use crate::{
     logprobs::{self, LogprobBody},
     provider_error::{Fault, ParsedError},
     reported_cost::ReportedCost,
-    seal::Origin,
+    seal::{MAX_SEALED_BYTES, Origin},
     translator::{Dialect, Flow, Truncated, broken, no_arguments},
 };
 
@@ -33,6 +33,8 @@ pub(super) struct ChatStream {
     has_reasoning_content: bool,
     /// The `reasoning_details` so far.
     details: Vec<Map<String, Value>>,
+    /// Bytes that may still be kept until the end of the answer.
+    remaining_bytes: usize,
 }
 
 impl ChatStream {
@@ -50,6 +52,7 @@ impl ChatStream {
             has_content: false,
             has_reasoning_content: false,
             details: Vec::new(),
+            remaining_bytes: MAX_SEALED_BYTES,
         }
     }
 
@@ -93,7 +96,8 @@ impl ChatStream {
         if has_calls || delta.function_call.is_some() {
             self.seal_reasoning(parts);
         }
-        for call in delta.tool_calls.into_iter().flatten() {
+        for mut call in delta.tool_calls.into_iter().flatten() {
+            call.extra_content = call.extra_content.filter(|extra| self.may_keep(extra));
             self.calls.add(call, parts);
         }
         if let Some(function) = delta.function_call {
@@ -106,6 +110,10 @@ impl ChatStream {
     /// Adds a detail, or what follows of the last one.
     fn take_detail(&mut self, mut more: Map<String, Value>) {
         const SAME: [&str; 2] = ["type", "index"];
+        if !self.may_keep(&more) {
+            self.details.clear();
+            return;
+        }
         let last = self.details.last_mut().filter(|last| {
             SAME.iter().all(|name| last.get(*name) == more.get(*name))
                 && more.get("type").and_then(Value::as_str) != Some("reasoning.encrypted")
@@ -123,6 +131,14 @@ impl ChatStream {
             }
         }
         last.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
+    }
+
+    /// Counts what is kept until the end. After the first that is too long nothing is kept: a part
+    /// of what a provider gave is of no use to it.
+    fn may_keep(&mut self, kept: &impl Serialize) -> bool {
+        let n_bytes = json_size(kept, self.remaining_bytes);
+        self.remaining_bytes = n_bytes.map_or(0, |n_bytes| self.remaining_bytes - n_bytes);
+        n_bytes.is_some()
     }
 
     /// Ends reasoning whose text has to be given back.

@@ -7,6 +7,7 @@ use super::ChatStream;
 use crate::{
     fixtures::{assert_ends_once, check_all, names_of, translate},
     seal::Origin,
+    translator::Translated,
 };
 
 const PROVIDER: &str = "chat_completions";
@@ -127,4 +128,23 @@ proptest! {
         let translated = translate(dialect(), [bytes.as_slice()]);
         assert_ends_once(&translated, Path::new("damaged"), bytes.len());
     }
+}
+
+/// Details that have no end are not kept: until the answer ends, nobody else counts them.
+#[test]
+fn endless_details_are_not_kept() {
+    let detail = "x".repeat(1000);
+    let chunk = format!(
+        "data: {{\"choices\":[{{\"delta\":{{\"reasoning_details\":[{{\"type\":\"reasoning.text\",\
+         \"text\":\"{detail}\"}}]}}}}]}}\n\n"
+    );
+    let end = "data: {\"choices\":[{\"delta\":{\"content\":\"ok\"},\"finish_reason\":\"stop\"}]}\n\n\
+               data: [DONE]\n\n";
+    let parts = |n: usize| {
+        let answer = chunk.repeat(n) + end;
+        translate(dialect(), [answer.as_bytes()])
+    };
+    let is_seal = |part: &Translated| matches!(part, Ok(ModelPart::EncryptedContent(_)));
+    assert_eq!(parts(900).iter().filter(|part| is_seal(part)).count(), 1);
+    assert_eq!(parts(1100).iter().filter(|part| is_seal(part)).count(), 0);
 }

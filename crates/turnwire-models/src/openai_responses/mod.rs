@@ -91,7 +91,7 @@ impl Model for OpenAiResponses {
     }
 
     async fn stream(&self, mut prompt: Prompt) -> Result<ModelStream, ModelError> {
-        for parameter in self.vendor.map_or(&[] as &[_], Vendor::refused) {
+        for parameter in Vendor::refused(self.vendor) {
             leave_out(*parameter, &mut prompt);
         }
         let summary = self.reasoning_summary.as_deref();
