@@ -18,6 +18,12 @@ pub enum Api {
     AnthropicMessages,
 }
 
+/// Where OpenAI is.
+pub const OPENAI_URL: &str = "https://api.openai.com/v1";
+
+/// Where Anthropic is.
+pub const ANTHROPIC_URL: &str = "https://api.anthropic.com";
+
 /// A provider, or a program that serves models.
 pub struct Vendor {
     /// Its name in the settings.
@@ -193,7 +199,7 @@ pub static VENDORS: &[Vendor] = &[
     Vendor {
         name: "openai",
         api: Api::OpenAiResponses,
-        base_url: Some("https://api.openai.com/v1"),
+        base_url: Some(OPENAI_URL),
         key_variable: Some("OPENAI_API_KEY"),
         hosts: &["api.openai.com"],
         chat: OF_OPENAI,
@@ -210,7 +216,7 @@ pub static VENDORS: &[Vendor] = &[
     Vendor {
         name: "anthropic",
         api: Api::AnthropicMessages,
-        base_url: Some("https://api.anthropic.com"),
+        base_url: Some(ANTHROPIC_URL),
         key_variable: Some("ANTHROPIC_API_KEY"),
         hosts: &["api.anthropic.com"],
         ..SERVER

@@ -1,10 +1,9 @@
 //! What speaks with a model server: an API, or a vendor whose API, address and rules are known.
 
 use turnwire_contract::CustomTools;
+pub(super) use turnwire_models::vendors::{ANTHROPIC_URL, OPENAI_URL};
 use turnwire_models::vendors::{Api, VENDORS, Vendor};
 
-pub(super) const OPENAI_URL: &str = "https://api.openai.com/v1";
-pub(super) const ANTHROPIC_URL: &str = "https://api.anthropic.com";
 /// Example URL for error messages.
 pub(super) const EXAMPLE_URL: &str = "http://localhost:11434/v1";
 

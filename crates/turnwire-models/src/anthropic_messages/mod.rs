@@ -21,6 +21,7 @@ use crate::{
     seal::Origin,
     secret::Secret,
     translator::Dialect,
+    vendors::ANTHROPIC_URL,
 };
 
 /// Value of the `anthropic-version` header.
@@ -48,7 +49,7 @@ pub struct AnthropicMessagesOptions {
 impl Default for AnthropicMessagesOptions {
     fn default() -> Self {
         Self {
-            base_url: "https://api.anthropic.com".to_owned(),
+            base_url: ANTHROPIC_URL.to_owned(),
             api_key: None,
             model: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,

@@ -18,7 +18,7 @@ use crate::{
     seal::Origin,
     secret::Secret,
     translator::Dialect,
-    vendors::Vendor,
+    vendors::{OPENAI_URL, Vendor},
     without_parameters::leave_out,
 };
 
@@ -46,7 +46,7 @@ pub struct OpenAiResponsesOptions {
 impl Default for OpenAiResponsesOptions {
     fn default() -> Self {
         Self {
-            base_url: "https://api.openai.com/v1".to_owned(),
+            base_url: OPENAI_URL.to_owned(),
             api_key: None,
             model: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,

@@ -44,29 +44,35 @@ struct Node {
     database: FaultyDatabase,
 }
 
+/// An engine with this tool, at work on a store over `database`.
+async fn engine_on(database: &FaultyDatabase, tool: Arc<dyn Tool>) -> (Runs, Store) {
+    let options = StoreOptions {
+        lease: LEASE,
+        compact_after: None,
+        ..StoreOptions::at("sqlite://simulated")
+    };
+    let store = Store::over(Arc::new(database.clone()), None, options).await.unwrap();
+    let mut tools = Toolbox::default();
+    tools.add(tool).unwrap();
+    let kept = Arc::new(store.clone());
+    let runs = Runs::new(EngineParts {
+        journal: kept.clone(),
+        store: kept.clone(),
+        blobs: kept.clone(),
+        workers: kept,
+        any_model: Some(Arc::new(Scripted::by_prompt()) as Arc<dyn Model>),
+        tools,
+        ..EngineParts::default()
+    });
+    runs.start_worker().await.unwrap();
+    (runs, store)
+}
+
 impl Node {
     async fn start(database: FaultyDatabase) -> Self {
-        let options = StoreOptions {
-            lease: LEASE,
-            compact_after: None,
-            ..StoreOptions::at("sqlite://simulated")
-        };
-        let store = Store::over(Arc::new(database.clone()), None, options).await.unwrap();
         let big = "a lot of it ".repeat(2_000);
         let work = FakeTool::new("work", Behaviour::Takes(Duration::from_secs(3), big));
-        let mut tools = Toolbox::default();
-        tools.add(Arc::new(work) as Arc<dyn Tool>).unwrap();
-        let kept = Arc::new(store.clone());
-        let runs = Runs::new(EngineParts {
-            journal: kept.clone(),
-            store: kept.clone(),
-            blobs: kept.clone(),
-            workers: kept,
-            any_model: Some(Arc::new(Scripted::by_prompt()) as Arc<dyn Model>),
-            tools,
-            ..EngineParts::default()
-        });
-        runs.start_worker().await.unwrap();
+        let (runs, store) = engine_on(&database, Arc::new(work)).await;
         Self { runs, store, database }
     }
 

@@ -7,14 +7,13 @@ use futures::StreamExt;
 use serde_json::json;
 use tokio::{sync::Notify, time::timeout};
 use turnwire_contract::{
-    Effect, Event, Item, Journal, Model, RunId, RunOutcome, RunRequest, Seq, TenantId, Tool,
-    ToolContext, ToolError, ToolOutput, ToolRequest, ToolSpec,
+    Effect, Event, Item, Journal, RunId, RunOutcome, RunRequest, Seq, TenantId, Tool, ToolContext,
+    ToolError, ToolOutput, ToolRequest, ToolSpec,
 };
-use turnwire_engine::{EngineParts, Runs, Toolbox};
-use turnwire_models::Scripted;
+use turnwire_engine::Runs;
 
-use super::{LEASE, faulty_database::FaultyDatabase, in_simulated_time};
-use crate::{Store, StoreOptions};
+use super::{engine_on, faulty_database::FaultyDatabase, in_simulated_time};
+use crate::Store;
 
 /// Eleven deaths that are blamed on the run, two until it is suspected, and one more because it got
 /// a turn of the model done.
@@ -55,27 +54,10 @@ struct Node {
 
 impl Node {
     async fn start(database: FaultyDatabase) -> Self {
-        let options = StoreOptions {
-            lease: LEASE,
-            compact_after: None,
-            ..StoreOptions::at("sqlite://simulated")
-        };
-        let store = Store::over(Arc::new(database.clone()), None, options).await.unwrap();
         let killed = Arc::new(Notify::new());
-        let mut tools = Toolbox::default();
-        let tool = Poison { spec: poison(), database, killed: Arc::clone(&killed) };
-        tools.add(Arc::new(tool)).unwrap();
-        let kept = Arc::new(store.clone());
-        let runs = Runs::new(EngineParts {
-            journal: kept.clone(),
-            store: kept.clone(),
-            blobs: kept.clone(),
-            workers: kept,
-            any_model: Some(Arc::new(Scripted::by_prompt()) as Arc<dyn Model>),
-            tools,
-            ..EngineParts::default()
-        });
-        runs.start_worker().await.unwrap();
+        let tool =
+            Poison { spec: poison(), database: database.clone(), killed: Arc::clone(&killed) };
+        let (runs, store) = engine_on(&database, Arc::new(tool)).await;
         Self { runs, store, killed }
     }
 
