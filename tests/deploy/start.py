@@ -13,8 +13,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import yaml
@@ -24,6 +26,9 @@ COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 KEY = "a-key-for-the-test"
 METRICS_TOKEN = "a-token-for-the-test"
 SECONDS = 30
+# What a load balancer may add to the longest wait for a word.
+SLOWER = 1.3
+MORE_SECONDS = 0.02
 
 
 def free_port() -> int:
@@ -51,11 +56,49 @@ def wait_for(what: str, condition):
     sys.exit(f"deploy: waited {SECONDS} s for {what}; the last error was: {last}")
 
 
+class Paced(BaseHTTPRequestHandler):
+    """A model that says sixty words, one every twenty milliseconds."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        for _ in range(60):
+            time.sleep(0.02)
+            self.say({"delta": {"content": "word "}})
+        self.say({"delta": {}, "finish_reason": "stop"})
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def say(self, choice: dict):
+        chunk = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "paced", "choices": [{"index": 0} | choice]}
+        self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
+
+    def log_message(self, *_):
+        pass
+
+
+def start_model() -> str:
+    """The settings of a paced model."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Paced)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"""
+[models.paced]
+kind = "chat_completions"
+base_url = "http://127.0.0.1:{server.server_port}/v1"
+model = "paced"
+"""
+
+
 class Services:
     """What was started, by the name in compose.yaml."""
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self.model = start_model()
         self.processes: dict[str, subprocess.Popen] = {}
         # Where each `host:port` of the files is here.
         self.addresses: dict[str, str] = {}
@@ -85,7 +128,7 @@ class Services:
         for port in ("7878", "7879"):
             settings = settings.replace(f"0.0.0.0:{port}", self.addresses[f"{name}:{port}"])
         file = self.folder / f"{name}.toml"
-        file.write_text(self.translated(settings))
+        file.write_text(self.translated(settings) + self.model)
         target = service["configs"][0]["target"]
         arguments = [argument.replace(target, str(file)) for argument in service["command"]]
         self.start(name, os.environ["TURNWIRE_BIN"], *arguments, TURNWIRE_API_KEYS=KEY, TURNWIRE_METRICS_TOKEN=METRICS_TOKEN)
@@ -128,6 +171,17 @@ def ask(url: str) -> list[str]:
     with fetch(f"{url}/chat/stream", {"message": "multiply 5 and 4"}) as stream:
         lines = [line.decode().strip() for line in stream]
     return [json.loads(line.removeprefix("data: "))["type"] for line in lines if line.startswith("data: ")]
+
+
+def longest_wait(url: str) -> float:
+    """Between two words of an answer; the shortest of three tries, as this machine has other work."""
+    def once():
+        body = {"model": "paced", "input": "Talk.", "stream": True}
+        with fetch(f"{url}/v1/responses", body) as stream:
+            at = [time.monotonic() for line in stream if line.startswith(b"event: response.output_text.delta")]
+        assert len(at) > 10, f"the answer came in {len(at)} pieces"
+        return max(later - earlier for earlier, later in zip(at, at[1:]))
+    return min(once() for _ in range(3))
 
 
 def take_over(services: Services, url: str) -> float:
@@ -174,6 +228,11 @@ def main() -> int:
             wait_for("the load balancer", lambda: fetch(f"{url}/readyz").status == 200)
             assert ask(url) == ["tool_call", "tool_result", "response", "done"]
             ok("a run through the load balancer shows its tool")
+            bare = longest_wait(f"http://{services.addresses['gateway-1:7878']}")
+            balanced = longest_wait(url)
+            waits = f"{balanced * 1000:.0f} ms, {bare * 1000:.0f} ms without it"
+            assert balanced <= SLOWER * bare + MORE_SECONDS, f"the longest wait for a word through the load balancer: {waits}"
+            ok(f"words pass the load balancer as they come: the longest wait is {waits}")
             prometheus = services.prometheus()
             def up():
                 found = json.load(fetch(f"{prometheus}/api/v1/query?query=sum(up%7Bjob%3D%22turnwire%22%7D)"))["data"]["result"]

@@ -7,6 +7,7 @@
 
 use std::{
     any::Any,
+    future::pending,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -365,7 +366,9 @@ impl CallExecution<'_> {
             tokio::select! {
                 biased;
                 () = self.token.cancelled() => {
-                    let _ = Box::pin(timeout(STOP_GRACE, &mut task.0)).await;
+                    if !self.run.left().is_cancelled() {
+                        let _ = Box::pin(timeout(STOP_GRACE, &mut task.0)).await;
+                    }
                     return Ok(AttemptOutcome::Over(ToolOutcome::Cancelled));
                 }
                 Some(message) = messages.recv() => {
@@ -385,6 +388,8 @@ impl CallExecution<'_> {
                 () = sleep_until(timers.next_wake()), if !timers.are_paused() => {
                     let elapsed_ms = millis(self.began.elapsed());
                     if timers.are_expired() {
+                        // Without the lease, another worker may be waiting for the call by now.
+                        self.run.wait_for_lease().await;
                         self.token.cancel();
                         let _ = Box::pin(timeout(STOP_GRACE, &mut task.0)).await;
                         let timed_out = ToolOutcome::TimedOut { after_ms: elapsed_ms };
@@ -437,7 +442,8 @@ impl CallExecution<'_> {
         time_allowed: Duration,
         sender: mpsc::Sender<ToolMessage>,
     ) -> AbortOnDrop {
-        let link = Arc::new(CallChannel { sender, token: self.token.clone() });
+        let (token, left) = (self.token.clone(), self.run.left().clone());
+        let link = Arc::new(CallChannel { sender, token, left });
         let (run_id, call_id) = (self.run.id().clone(), self.call_id.clone());
         let begun = self.run.state().call(self.call_id).and_then(|call| call.task.clone());
         let context = ToolContext::new(run_id, call_id, attempt, time_allowed, link);
@@ -589,7 +595,19 @@ impl Drop for AbortOnDrop {
 /// The engine's end of a tool's context.
 struct CallChannel {
     sender: mpsc::Sender<ToolMessage>,
+    /// Also cancelled when the run is left; `left` is cancelled before.
     token: CancellationToken,
+    left: CancellationToken,
+}
+
+impl CallChannel {
+    /// Returns `reply`, unless the call was left: then it is still open, and this never completes.
+    async fn unless_left<T>(&self, reply: T) -> T {
+        if self.is_left() {
+            return pending().await;
+        }
+        reply
+    }
 }
 
 /// A message of a running tool. Small, because each call has a queue of them.
@@ -614,12 +632,15 @@ impl CallLink for CallChannel {
             let (replier, reply) = oneshot::channel();
             let asked = ToolMessage::Question(Box::new((question, replier)));
             if self.sender.send(asked).await.is_err() {
-                return Reply::Cancelled;
+                return self.unless_left(Reply::Cancelled).await;
             }
             let reply = tokio::select! {
                 biased;
-                () = self.token.cancelled() => Reply::Cancelled,
-                reply = reply => reply.unwrap_or(Reply::Cancelled),
+                () = self.cancelled() => Reply::Cancelled,
+                reply = reply => match reply {
+                    Ok(reply) => reply,
+                    Err(_) => self.unless_left(Reply::Cancelled).await,
+                },
             };
             let _ = self.sender.send(ToolMessage::Answered).await;
             reply
@@ -627,11 +648,18 @@ impl CallLink for CallChannel {
     }
 
     fn is_cancelled(&self) -> bool {
-        self.token.is_cancelled()
+        self.token.is_cancelled() && !self.is_left()
     }
 
     fn cancelled(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.token.cancelled())
+        Box::pin(async {
+            self.token.cancelled().await;
+            self.unless_left(()).await;
+        })
+    }
+
+    fn is_left(&self) -> bool {
+        self.left.is_cancelled()
     }
 }
 

@@ -156,6 +156,12 @@ impl ToolContext {
     pub async fn cancelled(&self) {
         self.link.cancelled().await;
     }
+
+    /// Whether this worker gave up the run, and another one continues the call. The tool is dropped
+    /// without being cancelled, and must not tell anybody that the call ended.
+    pub fn is_left(&self) -> bool {
+        self.link.is_left()
+    }
 }
 
 partial_debug!(ToolContext { call_id, attempt });
@@ -205,6 +211,11 @@ pub trait CallLink: Send + Sync {
 
     /// Waits until the call is cancelled.
     fn cancelled(&self) -> BoxFuture<'_, ()>;
+
+    /// Whether this worker gave up the run, and another one continues the call.
+    fn is_left(&self) -> bool {
+        false
+    }
 }
 
 /// Error of a tool.

@@ -64,6 +64,9 @@ pub struct LiveRun {
     worked: Mutex<WorkTime>,
     paused: Notify,
     stop: CancellationToken,
+    /// This worker has given the run up, and another one continues it: calls are dropped, but not
+    /// cancelled.
+    left: CancellationToken,
     /// Requests a handover: this worker stops at the next safe point, and another one claims the
     /// run.
     leave: CancellationToken,
@@ -210,6 +213,7 @@ impl LiveRun {
             paused: Notify::new(),
             state: Mutex::new(state),
             stop: CancellationToken::new(),
+            left: CancellationToken::new(),
             leave: CancellationToken::new(),
             lease_end: None,
             is_ephemeral: false,
@@ -427,8 +431,14 @@ impl LiveRun {
             Ok(true) => self.run_end_is_stored.store(true, Ordering::Release),
             Ok(false) => {}
             Err(error) => {
-                if let JournalError::Rejected { reason, .. } = &error {
-                    self.take_back(&batch, committed.last, reason);
+                match &error {
+                    JournalError::Rejected { reason, .. } => {
+                        self.take_back(&batch, committed.last, reason);
+                    }
+                    JournalError::Conflict { .. } => self.relinquish(),
+                    JournalError::NotFound(_)
+                    | JournalError::Unavailable(_)
+                    | JournalError::KeyMissing(_) => {}
                 }
                 return Err(error);
             }

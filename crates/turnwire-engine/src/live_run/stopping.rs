@@ -25,6 +25,7 @@ impl LiveRun {
                 break;
             }
         }
+        self.wait_for_lease().await;
         self.stop(Stop::TimeLimit);
         pending().await
     }
@@ -50,10 +51,17 @@ impl LiveRun {
         self.leave.cancelled().await;
     }
 
-    /// Drops the run at once: nothing more is appended, and all its tasks are stopped.
+    /// Drops the run at once: nothing more is appended, and all its tasks are stopped. Its calls are
+    /// not cancelled, because another worker may continue them.
     pub(crate) fn relinquish(&self) {
         lock(&self.waiting).is_relinquished = true;
+        self.left.cancel();
         self.stop.cancel();
+    }
+
+    /// Returns the token that is cancelled when this worker gives the run up.
+    pub(crate) fn left(&self) -> &CancellationToken {
+        &self.left
     }
 
     /// Waits while the lease is expired: another worker may have claimed the run.

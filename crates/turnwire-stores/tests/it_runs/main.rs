@@ -7,6 +7,7 @@ mod compaction;
 mod encryption;
 mod forgetting;
 mod input_lists;
+mod leaving;
 mod promises;
 mod prompt_files;
 mod races;

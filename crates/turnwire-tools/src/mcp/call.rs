@@ -78,7 +78,7 @@ impl McpTool {
         for _ in 0..MAX_ROUNDS {
             let connection = self.connection(context).await?;
             let _call_token = connection.calls.token();
-            let pending = PendingCall::new(context.run_id.clone(), &questions);
+            let pending = PendingCall::new(context, &questions);
             let sent = self.send(&connection, self.build_request(&round, context), &pending);
             let response = match sent.await {
                 Ok(handle) => self.response(handle, &pending, context).await,

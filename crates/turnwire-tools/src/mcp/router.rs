@@ -33,7 +33,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, debug, warn};
-use turnwire_contract::{Question, Reply, RunId, json_start};
+use turnwire_contract::{Question, Reply, ToolContext, json_start};
 
 use super::redactor::Redactor;
 use crate::sync::lock;
@@ -116,19 +116,27 @@ impl MessageRouter {
             return Reply::Declined;
         };
         let (sender, reply) = oneshot::channel();
+        let context = pending.context.clone();
         if !pending.asked.add(&self.label) {
             return Reply::Declined;
         }
         pending.push_question(question, sender);
         drop(pending);
-        reply.await.unwrap_or(Reply::Cancelled)
+        let Ok(reply) = reply.await else {
+            if context.is_left() {
+                // No person has answered: another worker may ask.
+                self.ended.cancelled().await;
+            }
+            return Reply::Cancelled;
+        };
+        reply
     }
 
     fn call_to_ask(&self) -> Option<Arc<PendingCall>> {
         let calls = lock(&self.calls);
         let mut open = calls.values().filter_map(Weak::upgrade);
         let first = open.next()?;
-        open.all(|other| other.run_id == first.run_id).then_some(first)
+        open.all(|other| other.context.run_id == first.context.run_id).then_some(first)
     }
 
     /// Registers a request that is about to be sent.
@@ -246,7 +254,7 @@ pub(super) struct Progress {
 /// kept, because it replaces earlier ones.
 #[derive(Debug)]
 pub(super) struct PendingCall {
-    run_id: RunId,
+    context: ToolContext,
     asked: Arc<QuestionCount>,
     latest: Mutex<Option<Progress>>,
     progress_arrived: Notify,
@@ -279,9 +287,9 @@ pub(super) type PendingQuestion = (Question, oneshot::Sender<Reply>);
 
 impl PendingCall {
     /// `asked` counts the questions of the call in all its requests.
-    pub(super) fn new(run_id: RunId, asked: &Arc<QuestionCount>) -> Arc<Self> {
+    pub(super) fn new(context: &ToolContext, asked: &Arc<QuestionCount>) -> Arc<Self> {
         Arc::new(Self {
-            run_id,
+            context: context.clone(),
             asked: Arc::clone(asked),
             latest: Mutex::default(),
             progress_arrived: Notify::new(),

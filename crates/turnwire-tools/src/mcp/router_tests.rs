@@ -1,12 +1,13 @@
-use std::sync::Arc;
+use std::{future::pending, sync::Arc, time::Duration};
 
+use futures::{FutureExt, future::BoxFuture};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, GetMeta, NumberOrString, ProgressToken,
     ServerNotification,
 };
 use serde_json::json;
 
-use turnwire_contract::{Question, Reply, RunId};
+use turnwire_contract::{CallId, CallLink, Question, Reply, RunId, ToolContext, ToolNote};
 
 use super::{Handling, MAX_MESSAGE_BYTES, MessageRouter, PendingCall, Progress, QuestionCount};
 
@@ -18,8 +19,37 @@ fn request(token: i64, pending: &Arc<PendingCall>) -> ClientRequest {
     request
 }
 
+/// The engine's end of a call, which may have been left to another worker.
+struct Link {
+    is_left: bool,
+}
+
+impl CallLink for Link {
+    fn tell(&self, _note: ToolNote) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    fn cancelled(&self) -> BoxFuture<'_, ()> {
+        Box::pin(pending())
+    }
+
+    fn is_left(&self) -> bool {
+        self.is_left
+    }
+}
+
 fn pending_in(run: &str) -> Arc<PendingCall> {
-    PendingCall::new(RunId::from(run), &QuestionCount::new())
+    pending_with(run, Link { is_left: false })
+}
+
+fn pending_with(run: &str, link: Link) -> Arc<PendingCall> {
+    let (run_id, call_id) = (RunId::from(run), CallId::from("call_1"));
+    let context = ToolContext::new(run_id, call_id, 1, Duration::ZERO, Arc::new(link));
+    PendingCall::new(&context, &QuestionCount::new())
 }
 
 fn notification(method: &str, params: serde_json::Value) -> ServerNotification {
@@ -137,4 +167,24 @@ async fn a_question_that_may_be_anothers_is_declined() {
         reply.send(Reply::Declined).unwrap();
     });
     assert_eq!(reply, Reply::Declined);
+}
+
+/// A worker that leaves a call does not answer its question in the name of a person: whoever
+/// continues the call may ask. Without a call there is nobody to wait for.
+#[tokio::test]
+async fn a_question_of_a_call_that_was_left_stays_open() {
+    for is_left in [false, true] {
+        let router = MessageRouter::new("sea");
+        let pending = pending_with("run_1", Link { is_left });
+        router.register(&request(1, &pending));
+        let mut asking = Box::pin(router.ask(a_question()));
+        assert_eq!((&mut asking).now_or_never(), None);
+        drop(pending.next_question().await);
+        let answer = (&mut asking).now_or_never();
+        assert_eq!(answer, (!is_left).then_some(Reply::Cancelled));
+        if is_left {
+            router.ended.cancel();
+            assert_eq!(asking.await, Reply::Cancelled, "nobody waits for it");
+        }
+    }
 }

@@ -208,7 +208,7 @@ impl McpTool {
         context: &ToolContext,
         questions: &Arc<QuestionCount>,
     ) -> Result<Result<ToolOutput>, PollError> {
-        let pending = PendingCall::new(context.run_id.clone(), questions);
+        let pending = PendingCall::new(context, questions);
         let sent = self.send(connection, legacy_request("tasks/result", id), &pending).await;
         let response = match sent {
             Ok(handle) => self.response(handle, &pending, context).await,

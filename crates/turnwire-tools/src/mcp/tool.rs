@@ -78,7 +78,7 @@ impl McpTool {
     ) -> Result<ServerResult, NoResponse> {
         let (peer, id) = (handle.peer.clone(), Some(handle.id.clone()));
         let (tasks, redactor) = (&self.server.tasks, &*self.server.redactor);
-        let mut cancel_on_drop = CancelOnDrop { peer, id, tasks, redactor };
+        let mut cancel_on_drop = CancelOnDrop { peer, id, tasks, redactor, context };
         let mut response = handle.rx;
         let mut questions = FuturesUnordered::new();
         let mut next_report = Instant::now();
@@ -182,12 +182,14 @@ pub(super) enum NoResponse {
     Failed(ServiceError),
 }
 
-/// A call without a response so far. Dropping it cancels the call.
+/// A call without a response so far. Dropping it cancels the call, unless another worker continues
+/// it.
 struct CancelOnDrop<'a> {
     peer: Peer<RoleClient>,
     id: Option<RequestId>,
     tasks: &'a TaskTracker,
     redactor: &'a Redactor,
+    context: &'a ToolContext,
 }
 
 impl CancelOnDrop<'_> {
@@ -207,7 +209,7 @@ impl CancelOnDrop<'_> {
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        let Some(id) = self.id.take() else { return };
+        let Some(id) = self.id.take().filter(|_| !self.context.is_left()) else { return };
         let peer = self.peer.clone();
         // Without a runtime the connection is closed anyway.
         if tokio::runtime::Handle::try_current().is_ok() {
