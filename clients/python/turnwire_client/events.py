@@ -103,6 +103,26 @@ DiscoveryOutcome = Union[
 """Outcome of a request for a server's tools."""
 
 
+class LeftOutTool(TypedDict):
+    """A tool that is not offered to the model."""
+
+    name: str
+    """Name of the tool on its server, without control characters, at most 128 bytes of it."""
+
+    reason: str
+    """Why it is left out, in at most 200 characters."""
+
+
+class LeftOut(TypedDict):
+    """Tools of a server that are not offered to the model."""
+
+    tools: NotRequired[list[LeftOutTool] | None]
+    """The first of them, at most 32."""
+
+    more: NotRequired[int | None]
+    """How many more there are."""
+
+
 ToolKind = Literal["function", "client", "custom", "mcp", "web_search", "file_search"]
 """Kind of a tool. It decides how surfaces present the tool."""
 
@@ -637,6 +657,9 @@ class ToolsDiscoveredEvent(TypedDict):
 
     outcome: DiscoveryOutcome
     """The tools, or why the listing failed."""
+
+    left_out: NotRequired[LeftOut | None]
+    """Tools that the server listed and that are not offered to the model, with the reasons."""
 
     type: Literal["tools_discovered"]
 
@@ -1239,6 +1262,9 @@ class ServerSnapshot(TypedDict):
 
     failure: NotRequired[Failure | None]
     """Why the listing failed. Null otherwise."""
+
+    left_out: NotRequired[LeftOut | None]
+    """Tools that it listed and that the model is not offered, with the reasons."""
 
 
 class RunSnapshot(TypedDict):

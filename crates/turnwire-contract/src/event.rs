@@ -22,7 +22,7 @@ use utoipa::ToSchema;
 
 use crate::{
     Actor, Annotation, ApprovalAnswer, BudgetUse, CallId, Completeness, Decision, DiscoveryOutcome,
-    Effect, Failure, InputId, ItemId, Logprob, Reply, RunId, RunOutcome, RunRequest, Seq,
+    Effect, Failure, InputId, ItemId, LeftOut, Logprob, Reply, RunId, RunOutcome, RunRequest, Seq,
     Timestamp, ToolClaims, ToolOutcome, ToolRef, Usage, ports::Finish,
 };
 
@@ -201,6 +201,9 @@ pub enum Event {
         server: String,
         /// The tools, or why the listing failed.
         outcome: DiscoveryOutcome,
+        /// Tools that the server listed and that are not offered to the model, with the reasons.
+        #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
+        left_out: LeftOut,
     },
 
     /// The model started a tool call. Its arguments follow.
@@ -511,5 +514,16 @@ mod tests {
         let text = r#"{"type":"turn_started","turn":2,"mood":"good"}"#;
         let event: Event = serde_json::from_str(text).unwrap();
         assert_eq!(event, Event::TurnStarted { turn: 2 });
+    }
+
+    /// C24: a list of tools that an earlier version recorded says of none that it is left out, and
+    /// is written as it was.
+    #[test]
+    fn a_list_of_an_earlier_version_leaves_nothing_out() {
+        let text = r#"{"type":"tools_discovered","item_id":"mcpl_1","server":"docs","outcome":{"status":"listed","tools":[]}}"#;
+        let event: Event = serde_json::from_str(text).unwrap();
+        let Event::ToolsDiscovered { left_out, .. } = &event else { panic!("{event:?}") };
+        assert!(left_out.is_empty());
+        assert_eq!(serde_json::to_string(&event).unwrap(), text);
     }
 }

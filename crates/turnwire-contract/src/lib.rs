@@ -16,6 +16,7 @@ pub mod generation;
 pub mod ids;
 pub mod item;
 mod json_size;
+mod left_out;
 mod library_address;
 mod macros;
 pub mod outcome;
@@ -37,6 +38,7 @@ pub use ids::{
 };
 pub use item::{Annotation, Completeness, Content, Entry, Item, Logprob, Role};
 pub use json_size::{json_size, json_start};
+pub use left_out::{LeftOut, LeftOutTool, WhyLeftOut};
 pub use library_address::LibraryAddress;
 pub use outcome::{
     ApprovalAnswer, Decision, DiscoveryOutcome, Failure, IncompleteReason, OUTCOME_UNKNOWN, Reply,

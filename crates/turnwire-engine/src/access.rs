@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use turnwire_contract::{RunRequest, Scope, TenantId, Tool};
+use turnwire_contract::{LeftOut, RunRequest, Scope, TenantId, Tool};
 
 /// Who starts a run or asks for a list: a tenant, and the scopes that it was granted.
 #[derive(Debug, Clone, Copy)]
@@ -124,6 +124,11 @@ impl AccessRules {
             tools.retain(|tool| self.admits_server_tool(who, label, &tool.spec().name));
         }
         tools
+    }
+
+    /// Does the same with the tools of a server that no model is offered.
+    pub(crate) fn hide_left_out(&self, who: Principal<'_>, label: &str, left_out: &mut LeftOut) {
+        left_out.tools.retain(|tool| self.admits_server_tool(who, label, &tool.name));
     }
 }
 

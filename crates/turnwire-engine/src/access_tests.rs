@@ -1,3 +1,5 @@
+use turnwire_contract::WhyLeftOut;
+
 use super::*;
 
 fn scopes(names: &[&str]) -> BTreeSet<Scope> {
@@ -67,4 +69,25 @@ fn a_run_records_the_scopes_that_rules_name() {
     let all = scopes(&["use:large", "use:other", "use:crm", "use:crm-admin"]);
     assert_eq!(granted(&["use:*"]), all);
     assert!(AccessRules::default().granted(&scopes(&["use:*"])).is_empty());
+}
+
+/// A19: a tool that somebody may not use is not named as one that is left out, either.
+#[test]
+fn a_tool_that_is_left_out_is_named_to_those_who_may_use_it() {
+    let (rules, tenant) = (rules(), TenantId::new("t"));
+    let named = |held: &[&str]| {
+        let mut left_out = LeftOut::default();
+        for name in ["delete", "find"] {
+            left_out.add(name, &WhyLeftOut::TooLarge);
+        }
+        rules.hide_left_out(
+            Principal { tenant: &tenant, scopes: &scopes(held) },
+            "crm",
+            &mut left_out,
+        );
+        left_out.tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>()
+    };
+    assert!(named(&[]).is_empty());
+    assert_eq!(named(&["use:crm"]), ["find"]);
+    assert_eq!(named(&["use:*"]), ["delete", "find"]);
 }

@@ -14,13 +14,13 @@ use futures::{FutureExt, TryStreamExt, stream::FuturesUnordered};
 use tokio::sync::oneshot;
 use tracing::{instrument, warn};
 use turnwire_contract::{
-    DiscoveryOutcome, Event, ItemId, JournalError, RunRequest, ServerUse, Tool, ToolContext,
-    ToolError, ToolKind, ToolOutput, ToolRef, ToolRequest, ToolSpec,
+    DiscoveryOutcome, Event, ItemId, JournalError, LeftOut, RunRequest, ServerUse, Tool,
+    ToolContext, ToolError, ToolKind, ToolOutput, ToolRef, ToolRequest, ToolSpec, WhyLeftOut,
 };
 
 use crate::{
     failures, live_run::LiveRun, pinning, run_context::RunContext, run_servers::RunServers,
-    schemas::check_schema,
+    schemas::with_usable_schemas,
 };
 
 /// Maximum size of the tools of all servers of a run: they are sent with every turn.
@@ -61,6 +61,8 @@ struct Answer {
     /// The start of the discovery, if it is not recorded yet.
     unrecorded: Vec<Event>,
     tools: Result<Vec<Arc<dyn Tool>>, ToolError>,
+    /// What the server listed beside these tools.
+    left_out: LeftOut,
 }
 
 /// Asks a server. Returns `None` if the run stops or is handed over meanwhile.
@@ -87,51 +89,48 @@ async fn ask(
             tools = context.servers.tools(&server) => tools,
         }
     };
-    Ok(Some(Answer { server, item_id, unrecorded, tools }))
+    let left_out = context.servers.left_out(&server);
+    Ok(Some(Answer { server, item_id, unrecorded, tools, left_out }))
 }
 
 impl Answer {
     /// Returns `false` if the run stops or is handed over meanwhile.
     #[instrument(skip_all, fields(server = %self.server.label))]
     async fn record(self, run: &LiveRun, context: &RunContext) -> Result<bool, JournalError> {
-        let Self { server, item_id, unrecorded: mut events, tools } = self;
+        let Self { server, item_id, unrecorded: mut events, tools, mut left_out } = self;
         let outcome = match tools {
-            Ok(tools) => match listed(run, context, &server, tools).await {
+            Ok(tools) => match listed(run, context, &server, tools, &mut left_out).await {
                 Some(tools) => DiscoveryOutcome::Listed { tools },
                 None => return Ok(false),
             },
             Err(error) => {
                 warn!(%error, "tool discovery failed");
+                left_out = LeftOut::default();
                 let failure = failures::server_unreachable(&error.to_string());
                 DiscoveryOutcome::Failed { failure }
             }
         };
-        events.push(Event::ToolsDiscovered { item_id, server: server.label, outcome });
+        let left_out = left_out.shortened();
+        events.push(Event::ToolsDiscovered { item_id, server: server.label, outcome, left_out });
         run.record_all(events).await?;
         Ok(true)
     }
 }
 
 /// Returns the offered tools of a server under unique names, or `None` if the run stops or is
-/// handed over meanwhile.
+/// handed over meanwhile. The others that the run asks for are in `left_out`.
 async fn listed(
     run: &LiveRun,
     context: &RunContext,
     server: &ServerUse,
-    tools: Vec<Arc<dyn Tool>>,
+    mut tools: Vec<Arc<dyn Tool>>,
+    left_out: &mut LeftOut,
 ) -> Option<Vec<Arc<ToolSpec>>> {
-    let mut specs: Vec<Arc<ToolSpec>> = tools
-        .iter()
-        .filter(|tool| server.allows(&tool.spec().name))
-        .filter(|tool| {
-            let checked = check_schema(&tool.spec().parameters);
-            if let Err(reason) = &checked {
-                warn!(tool = tool.spec().name, %reason, "tool not offered");
-            }
-            checked.is_ok()
-        })
-        .map(|tool| tool.shared_spec())
-        .collect();
+    tools.retain(|tool| server.allows(&tool.spec().name));
+    left_out.tools.retain(|tool| server.allows(&tool.name));
+    let n_logged = left_out.tools.len();
+    let tools = with_usable_schemas(tools, left_out);
+    let mut specs: Vec<Arc<ToolSpec>> = tools.iter().map(|tool| tool.shared_spec()).collect();
     let policy = &context.policy;
     if let Some(pins) = &policy.pins {
         pinning::mark_changed(pins.as_ref(), run, server.server().identity(), &mut specs).await?;
@@ -142,16 +141,20 @@ async fn listed(
             Arc::make_mut(spec).needs_approval = true;
         }
     }
-    let state = run.state();
-    Some(offered(&server.label, specs, state.offered()))
+    let offered = offered(&server.label, specs, run.state().offered(), left_out);
+    if left_out.tools.len() > n_logged {
+        warn!(tools = %left_out, "tools not offered");
+    }
+    Some(offered)
 }
 
 /// Returns those of the tools of a server that there is room for beside the tools `before` them,
-/// under names that none of these has.
+/// under names that none of these has. The others are added to `left_out`.
 fn offered<'a>(
     server: &str,
     tools: Vec<Arc<ToolSpec>>,
     before: impl Iterator<Item = &'a Arc<ToolSpec>>,
+    left_out: &mut LeftOut,
 ) -> Vec<Arc<ToolSpec>> {
     let (mut taken, mut n_bytes) = (HashSet::new(), 0);
     for spec in before {
@@ -160,16 +163,16 @@ fn offered<'a>(
             n_bytes += spec.catalogue_bytes();
         }
     }
-    let (mut offered, n_tools) = (Vec::with_capacity(tools.len()), tools.len());
+    let mut offered = Vec::with_capacity(tools.len());
     for mut spec in tools {
-        n_bytes += spec.catalogue_bytes();
+        // Once there is no room, there is none for the tools that follow.
+        n_bytes = n_bytes.saturating_add(spec.catalogue_bytes());
         if n_bytes > MAX_CATALOGUES {
-            let (n_left_out, max_bytes) = (n_tools - offered.len(), MAX_CATALOGUES);
-            warn!(n_left_out, max_bytes, "tools not offered, the run has too many bytes of tools");
-            break;
+            left_out.add(&spec.name, &WhyLeftOut::RunFull);
+            continue;
         }
         let Some(name) = free_name(server, &spec.name, &taken) else {
-            warn!(tool = spec.name, "tool not offered, another tool has its name");
+            left_out.add(&spec.name, &WhyLeftOut::NameTaken);
             continue;
         };
         taken.insert(name.clone());

@@ -105,7 +105,7 @@ pub use run_changes::RunChange;
 pub use run_handle::RunHandle;
 pub use run_state::{RunState, Step};
 pub use runs::{DeleteError, EngineParts, Runs, StartError, StartOptions};
-pub use schemas::{SchemaTooComplex, check_schema};
+pub use schemas::{SchemaTooComplex, check_schema, with_usable_schemas};
 pub use settings::EngineSettings;
 pub use tool_try::{ListedTool, one_call};
 pub use toolbox::{Toolbox, ToolboxError};

@@ -11,8 +11,8 @@ use std::{
 
 use tracing::warn;
 use turnwire_contract::{
-    RunAccess, RunId, RunRequest, RunStore, SealedSecret, SecretBox, SecretOwner, ServerRef,
-    ServerSecrets, ServerUse, StoreError, Tool, ToolError, ToolServers,
+    LeftOut, RunAccess, RunId, RunRequest, RunStore, SealedSecret, SecretBox, SecretOwner,
+    ServerRef, ServerSecrets, ServerUse, StoreError, Tool, ToolError, ToolServers,
 };
 
 use crate::{
@@ -68,6 +68,17 @@ impl RunServers {
         }
         let server = self.server(used, secrets.as_deref());
         Ok(self.admitted(used, self.servers.tools(&self.request.tenant, server).await?))
+    }
+
+    /// Returns what a server listed beside its tools, as far as the run may know of it.
+    pub(crate) fn left_out(&self, used: &ServerUse) -> LeftOut {
+        let Ok(secrets) = self.known_secrets(used) else { return LeftOut::default() };
+        let server = self.server(used, secrets.as_deref());
+        let mut left_out = self.servers.left_out(&self.request.tenant, server);
+        if used.url.is_none() {
+            self.access().hide_left_out(self.who(), &used.label, &mut left_out);
+        }
+        left_out
     }
 
     /// Whether the run may use a tool of this process.

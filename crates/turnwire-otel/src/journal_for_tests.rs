@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use turnwire_contract::{
-    CallId, Completeness, DiscoveryOutcome, Event, Failure, Finish, Item, ItemId, RecordedEvent,
-    RunId, RunOutcome, RunRequest, Seq, Timestamp, ToolKind, ToolOutcome, ToolOutput, ToolRef,
-    TraceContext, Usage,
+    CallId, Completeness, DiscoveryOutcome, Event, Failure, Finish, Item, ItemId, LeftOut,
+    RecordedEvent, RunId, RunOutcome, RunRequest, Seq, Timestamp, ToolKind, ToolOutcome,
+    ToolOutput, ToolRef, TraceContext, Usage,
 };
 
 pub(crate) const RUN: &str = "run_1";
@@ -57,7 +57,12 @@ pub(crate) fn until_call(request: &Arc<RunRequest>) -> Vec<Event> {
         Event::RunQueued { request: Arc::clone(request) },
         Event::RunStarted,
         Event::DiscoveryStarted { item_id: item_id.clone(), server: server.clone() },
-        Event::ToolsDiscovered { item_id, server, outcome: DiscoveryOutcome::Listed { tools } },
+        Event::ToolsDiscovered {
+            item_id,
+            server,
+            outcome: DiscoveryOutcome::Listed { tools },
+            left_out: LeftOut::default(),
+        },
         Event::TurnStarted { turn: 1 },
         Event::CallAnnounced { call_id: call_id(), item_id: ItemId::from("mcp_1"), tool },
         Event::ArgumentsFinished {

@@ -102,7 +102,7 @@ impl Projection {
             Event::TurnAbandoned { .. } => return self.abandon_turn(at),
             Event::TurnFinished { finish, usage, .. } => return self.end_turn(at, *finish, usage),
             Event::DiscoveryStarted { item_id, .. } => self.listings.push((item_id.clone(), at)),
-            Event::ToolsDiscovered { item_id, server, outcome } => {
+            Event::ToolsDiscovered { item_id, server, outcome, left_out: _ } => {
                 return self.end_listing(item_id, server, outcome, at);
             }
             Event::RunFinished { outcome, usage } => return self.end_run(at, outcome, usage),

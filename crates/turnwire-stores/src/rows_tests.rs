@@ -5,7 +5,8 @@ use proptest::{
 };
 use serde_json::{Value, json};
 use turnwire_contract::{
-    Annotation, DiscoveryOutcome, Item, ItemId, RunRequest, ToolOutput, ToolSpec,
+    Annotation, DiscoveryOutcome, Item, ItemId, LeftOut, RunRequest, ToolOutput, ToolSpec,
+    WhyLeftOut,
 };
 use turnwire_testkit::scenarios;
 
@@ -266,11 +267,13 @@ fn strange_events() -> impl Strategy<Value = Event> {
         Event::ToolProgressed { call_id, progress, total, message }
     });
     let tools = (text(), value.clone()).prop_map(|(name, schema)| {
+        let mut left_out = LeftOut::default();
+        left_out.add(&name, &WhyLeftOut::NameTaken);
         let mut spec = ToolSpec::new(name, "does something");
         spec.parameters = schema;
         let (item_id, server) = ("mcpl_1".into(), "docs".to_owned());
         let outcome = DiscoveryOutcome::Listed { tools: vec![Arc::new(spec)] };
-        Event::ToolsDiscovered { item_id, server, outcome }
+        Event::ToolsDiscovered { item_id, server, outcome, left_out }
     });
     let source = (text(), value.clone()).prop_map(|(kind, source)| {
         let annotation = Annotation { kind, source };

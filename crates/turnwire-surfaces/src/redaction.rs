@@ -93,10 +93,12 @@ fn event_of(event: &Event) -> Event {
         any_event!(
             DiscoveryStarted RunStarted TurnStarted TurnAbandoned MessageStarted
         ) => event.clone(),
-        Event::ToolsDiscovered { item_id, server, outcome } => Event::ToolsDiscovered {
+        // The names and our reasons, as the names of the other tools.
+        Event::ToolsDiscovered { item_id, server, outcome, left_out } => Event::ToolsDiscovered {
             item_id: item_id.clone(),
             server: server.clone(),
             outcome: discovery(outcome),
+            left_out: left_out.clone(),
         },
         any_event!(
             LogprobsAdded TextAdded RefusalAdded AnnotationAdded MessageFinished ReasoningAdded

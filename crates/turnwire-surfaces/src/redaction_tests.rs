@@ -58,7 +58,8 @@ fn journal() -> Vec<Value> {
             "completeness": "complete" }),
         json!({ "type": "discovery_started", "item_id": "i", "server": "m" }),
         json!({ "type": "tools_discovered", "item_id": "i", "server": "m", "outcome": {
-            "status": "listed", "tools": [spec] } }),
+            "status": "listed", "tools": [spec] }, "left_out": { "tools": [
+            { "name": "t", "reason": "another tool has its name" }] } }),
         json!({ "type": "tools_discovered", "item_id": "i", "server": "m", "outcome": {
             "status": "failed", "failure": failure } }),
         json!({ "type": "call_announced", "call_id": "c", "item_id": "i", "tool": tool }),

@@ -292,8 +292,11 @@ impl Projection for Transcript {
             Event::TurnAbandoned { .. } => {
                 notice("the answer was cut off, what it said so far is superseded")
             }
-            Event::ToolsDiscovered { server, outcome, .. } => match outcome {
-                DiscoveryOutcome::Listed { .. } => Vec::new(),
+            Event::ToolsDiscovered { server, outcome, left_out, .. } => match outcome {
+                DiscoveryOutcome::Listed { .. } if left_out.is_empty() => Vec::new(),
+                DiscoveryOutcome::Listed { .. } => {
+                    notice(&format!("tools of {server} not offered: {left_out}"))
+                }
                 DiscoveryOutcome::Failed { failure } => {
                     notice(&format!("no tools from {server}: {}", failure.message))
                 }

@@ -1,5 +1,7 @@
 use expect_test::{Expect, expect};
-use turnwire_contract::{CallId, Decision, Failure, Finish, ToolKind, ToolOutput, ToolRef};
+use turnwire_contract::{
+    CallId, Decision, Failure, Finish, LeftOut, ToolKind, ToolOutput, ToolRef, WhyLeftOut,
+};
 
 use super::*;
 use crate::story::{Story, failed, succeeded};
@@ -186,16 +188,26 @@ fn what_a_person_would_want_to_know_is_said() {
     let reason = Failure::new("model_unavailable", "model not available");
     let failure = Failure::new("mcp", "connection refused");
     let listed = DiscoveryOutcome::Listed { tools: Vec::new() };
+    let mut left_out = LeftOut::default();
+    left_out.add("huge\u{202e}", &WhyLeftOut::TooLarge);
     let story = Story::new()
+        .then(Event::ToolsDiscovered {
+            item_id: "mcpl_0".into(),
+            server: "wiki".to_owned(),
+            outcome: listed.clone(),
+            left_out,
+        })
         .then(Event::ToolsDiscovered {
             item_id: "mcpl_1".into(),
             server: "docs".to_owned(),
             outcome: listed,
+            left_out: LeftOut::default(),
         })
         .then(Event::ToolsDiscovered {
             item_id: "mcpl_2".into(),
             server: "git\u{1b}[31m".to_owned(),
             outcome: DiscoveryOutcome::Failed { failure },
+            left_out: LeftOut::default(),
         })
         .turn()
         .then(Event::TurnRetried { turn: 1, attempt: 2, reason, delay_ms: 1_000 })
@@ -204,6 +216,7 @@ fn what_a_person_would_want_to_know_is_said() {
     check(
         story,
         expect![[r"
+        ◌ tools of wiki not offered: huge\u{202e} (its name, title, description and schema have more than 64 KiB)
         ◌ no tools from git: connection refused
         ◌ model not available, asking again in 1s (attempt 2)
         ◌ another worker goes on with the run (attempt 2)

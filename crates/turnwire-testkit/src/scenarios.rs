@@ -365,6 +365,11 @@ fn servers() -> Vec<Scenario> {
     let ask = || Turn::new().call_with_id("call_1", "find", json!({ "query": "rust" }));
     let broken = FakeTool::new("find", Behaviour::Fails("the index is being built".into()));
     let deploy = FakeTool::new("deploy", Behaviour::Reports(2, seconds(7), "all green".into()));
+    let deep = FakeTool::new("explain", Behaviour::Returns(String::new()));
+    let deep = deep.with(|spec| {
+        let schema = (0..70).fold(json!({}), |inner, _| json!({ "items": inner }));
+        spec.parameters = json!({ "properties": { "of": schema } });
+    });
     vec![
         undisturbed(
             "server_known",
@@ -420,6 +425,11 @@ fn servers() -> Vec<Scenario> {
             "server_tool_fails",
             TestBench::new([ask(), Turn::new().text("That did not work.")])
                 .servers(FakeServers::default().with("docs", [broken])),
+        ),
+        undisturbed(
+            "server_tool_left_out",
+            TestBench::new([ask(), Turn::new().text("Found it.")])
+                .servers(FakeServers::default().with("docs", [find("3 pages"), deep])),
         ),
         undisturbed(
             "server_tool_with_progress",

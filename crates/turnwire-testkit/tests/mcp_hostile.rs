@@ -16,7 +16,9 @@ use futures::{StreamExt, stream};
 use mcp_world::{LABEL, Listener, call_with, known, names, one, tool, tools};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
-use turnwire_contract::{Reply, TenantId, ToolError, ToolNote, ToolOutput, ToolServers};
+use turnwire_contract::{
+    Reply, TenantId, ToolError, ToolNote, ToolOutput, ToolServers, WhyLeftOut,
+};
 use turnwire_testkit::{
     HostileMcp,
     hostile_mcp::{
@@ -188,7 +190,8 @@ async fn a_server_that_describes_itself_too_long_is_unavailable() {
     }
 }
 
-/// A19: the pages of a list are read up to 16 MiB together, and the server stays available.
+/// A19: the pages of a list are read up to 16 MiB together, the server stays available, and where
+/// the list was cut is said.
 #[tokio::test]
 async fn a_list_of_many_pages_is_read_up_to_its_limit() {
     let server = HostileMcp::start(Vec::new(), |server, request| {
@@ -202,6 +205,10 @@ async fn a_list_of_many_pages_is_read_up_to_its_limit() {
     let servers = client_of(&server);
     tools(&servers).await.unwrap();
     assert_eq!(server.asked("tools/list"), 6);
+    let left_out = servers.left_out(&TenantId::default(), LABEL.into());
+    let [unread] = left_out.tools.as_slice() else { panic!("{left_out:?}") };
+    assert_eq!((unread.name.as_str(), left_out.more), ("tool_6", 0));
+    assert_eq!(unread.reason, WhyLeftOut::Unread.to_string());
 }
 
 /// A list whose answer says that it has changed already.

@@ -447,6 +447,8 @@ export type RunEvent =
     server: string;
     /** The tools, or why the listing failed. */
     outcome: DiscoveryOutcome;
+    /** Tools that the server listed and that are not offered to the model, with the reasons. */
+    left_out?: LeftOut | null;
     type: "tools_discovered";
   }
   /** The model started a tool call. Its arguments follow. */
@@ -689,6 +691,22 @@ export interface InputSnapshot {
   reply?: Reply | null;
 }
 
+/** Tools of a server that are not offered to the model. */
+export interface LeftOut {
+  /** The first of them, at most 32. */
+  tools?: Array<LeftOutTool> | null;
+  /** How many more there are. */
+  more?: number | null;
+}
+
+/** A tool that is not offered to the model. */
+export interface LeftOutTool {
+  /** Name of the tool on its server, without control characters, at most 128 bytes of it. */
+  name: string;
+  /** Why it is left out, in at most 200 characters. */
+  reason: string;
+}
+
 /** Log probability of a token. */
 export interface Logprob {
   /** The token. */
@@ -841,6 +859,8 @@ export interface ServerSnapshot {
   tools?: Array<string> | null;
   /** Why the listing failed. Null otherwise. */
   failure?: Failure | null;
+  /** Tools that it listed and that the model is not offered, with the reasons. */
+  left_out?: LeftOut | null;
 }
 
 /** Kind of a text. */

@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use turnwire::ToolContext;
 use turnwire_contract::{
-    RunId, ServerRef, ServerState, ServerStatus, ServerTransport, TenantId, Tool, ToolError,
-    ToolKind, ToolOutput, ToolRequest, ToolServers, ToolSpec,
+    LeftOut, RunId, ServerRef, ServerState, ServerStatus, ServerTransport, TenantId, Tool,
+    ToolError, ToolKind, ToolOutput, ToolRequest, ToolServers, ToolSpec,
 };
 use turnwire_models::Scripted;
 
@@ -117,6 +117,10 @@ impl<S: ToolServers> ToolServers for WithDemo<S> {
             Some(tool) => Ok(vec![tool]),
             None => self.others.tools(tenant, server).await,
         }
+    }
+
+    fn left_out(&self, tenant: &TenantId, server: ServerRef<'_>) -> LeftOut {
+        self.others.left_out(tenant, server)
     }
 
     fn forget_run(&self, run_id: &RunId) {

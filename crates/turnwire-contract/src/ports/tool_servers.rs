@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::{RunId, ServerSecrets, TenantId, Timestamp, Tool, ToolError};
+use crate::{LeftOut, RunId, ServerSecrets, TenantId, Timestamp, Tool, ToolError};
 
 /// Reference to a tool server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,6 +137,11 @@ pub trait ToolServers: Send + Sync {
         tenant: &TenantId,
         server: ServerRef<'_>,
     ) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
+
+    /// Returns what `server` listed beside the tools that it was last asked for, with the reasons.
+    fn left_out(&self, _tenant: &TenantId, _server: ServerRef<'_>) -> LeftOut {
+        LeftOut::default()
+    }
 
     /// Closes the connections that have secrets of this run, and forgets these.
     fn forget_run(&self, _run_id: &RunId) {}

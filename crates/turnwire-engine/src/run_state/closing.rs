@@ -1,7 +1,7 @@
 //! Events that close everything open: at the end of a turn or a run, and at a takeover.
 
 use turnwire_contract::{
-    Completeness, DiscoveryOutcome, Event, Finish, ItemId, RunOutcome, ToolOutcome, Usage,
+    Completeness, DiscoveryOutcome, Event, Finish, ItemId, LeftOut, RunOutcome, ToolOutcome, Usage,
 };
 
 use super::{OpenMessage, OpenReasoning, RunState, settling::INTERRUPTED};
@@ -86,6 +86,7 @@ impl RunState {
             item_id: item_id.clone(),
             server: server.clone(),
             outcome: DiscoveryOutcome::Failed { failure: failures::run_stopped() },
+            left_out: LeftOut::default(),
         };
         self.discovering.iter().map(closed).collect()
     }

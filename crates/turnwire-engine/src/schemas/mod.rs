@@ -20,6 +20,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 use tracing::{error, warn};
+use turnwire_contract::{LeftOut, Tool, WhyLeftOut};
 
 pub use self::budget::{SchemaTooComplex, check_schema};
 use self::{
@@ -77,6 +78,21 @@ static PLACES: LazyLock<Semaphore> = LazyLock::new(|| {
 });
 
 static KEPT: LazyLock<Mutex<KeptSchemas>> = LazyLock::new(Mutex::default);
+
+/// Adds the tools whose schemas are not accepted to `left_out`, and returns the others.
+pub fn with_usable_schemas(
+    mut tools: Vec<Arc<dyn Tool>>,
+    left_out: &mut LeftOut,
+) -> Vec<Arc<dyn Tool>> {
+    tools.retain(|tool| {
+        let checked = check_schema(&tool.spec().parameters);
+        if let Err(error) = checked {
+            left_out.add(&tool.spec().name, &WhyLeftOut::Schema(error.to_string()));
+        }
+        checked.is_ok()
+    });
+    tools
+}
 
 /// A schema that is ready for use. One that is not valid accepts everything: its tool has to check
 /// its arguments itself.

@@ -26,7 +26,8 @@ fn bomb() -> Value {
     ladder(44, |one| json!({ "allOf": [one, one] }))
 }
 
-/// A19: a tool whose schema would take the server down is not offered; the others are.
+/// A19: a tool whose schema would take the server down is not offered, and the event says why; the
+/// others are.
 #[tokio::test(start_paused = true)]
 async fn a_tool_with_a_schema_that_explodes_is_not_offered() {
     let unevaluated = || {
@@ -47,17 +48,19 @@ async fn a_tool_with_a_schema_that_explodes_is_not_offered() {
     let wrong = json!({ "x": "yes" });
     let turn = Turn::new().call("bomb", wrong.clone()).call("fine", wrong);
     let played = TestBench::new([turn, Turn::new().text("Done.")]).servers(servers).play().await;
-    let names: Vec<&str> = played
-        .events()
-        .filter_map(|event| match event {
-            Event::ToolsDiscovered { outcome: DiscoveryOutcome::Listed { tools, .. }, .. } => {
-                Some(tools.iter().map(|tool| tool.name.as_str()))
-            }
-            _ => None,
-        })
-        .flatten()
-        .collect();
+    let listed = played.events().find_map(|event| match event {
+        Event::ToolsDiscovered {
+            outcome: DiscoveryOutcome::Listed { tools }, left_out, ..
+        } => Some((tools, left_out)),
+        _ => None,
+    });
+    let (tools, left_out) = listed.unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["fine"]);
+    let why = "the schema applies more than 10000 schemas to one value";
+    let chain = "the schema has more than 64 `$ref` in a row";
+    let line = format!("bomb ({why}), chain ({chain}), unevaluated ({why})");
+    assert_eq!(left_out.to_string(), line);
     assert!(matches!(outcome_of(&played, "call_1"), ToolOutcome::NotFound { .. }));
     assert!(outcome_of(&played, "call_2").is_success());
     assert_eq!(played.outcome, RunOutcome::Completed);

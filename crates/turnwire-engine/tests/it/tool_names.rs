@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use turnwire_contract::{
-    ApprovalAnswer, CallId, ConversationId, Decision, DiscoveryOutcome, Event, FirstCall,
+    ApprovalAnswer, CallId, ConversationId, Decision, DiscoveryOutcome, Event, FirstCall, LeftOut,
     RecordedEvent, RunOutcome, RunRequest, ServerUse, TenantId, ToolKind, ToolOutcome, ToolRef,
     ToolSpec,
 };
@@ -26,6 +26,13 @@ fn names(journal: &[Arc<RecordedEvent>]) -> Vec<(String, Vec<String>)> {
         _ => None,
     };
     journal.iter().filter_map(listed).collect()
+}
+
+fn left_out_of(event: &Event) -> Option<&LeftOut> {
+    match event {
+        Event::ToolsDiscovered { left_out, .. } => Some(left_out),
+        _ => None,
+    }
 }
 
 fn text_of(played: &Played, call: &str) -> String {
@@ -230,7 +237,7 @@ async fn an_approval_is_for_one_server() {
 }
 
 /// A19: of all that the servers of a run list, the first two megabytes are offered, the same each
-/// time.
+/// time, and the rest is said to be left out.
 #[tokio::test(start_paused = true)]
 async fn the_tools_of_a_run_have_a_limit() {
     let tools = |n: usize| {
@@ -247,6 +254,12 @@ async fn the_tools_of_a_run_have_a_limit() {
     let n_of = |n: usize| names(&first.journal)[n].1.len();
     assert_eq!((n_of(0), n_of(1)), (240, 240));
     assert!((1..60).contains(&n_of(2)), "{}", n_of(2));
+    let left_out: Vec<&LeftOut> = first.events().filter_map(left_out_of).collect();
+    assert_eq!((left_out[0].is_empty(), left_out[1].is_empty()), (true, true));
+    let [first_one, ..] = left_out[2].tools.as_slice() else { panic!("{left_out:?}") };
+    assert_eq!(first_one.name, format!("tool_{}", n_of(2)));
+    assert_eq!(first_one.reason, "the tools before it take the 2 MiB of a run");
+    assert_eq!(left_out[2].tools.len() + left_out[2].more, 240 - n_of(2));
 }
 
 /// A19: the tools of a server are in memory once, whatever the number of runs.

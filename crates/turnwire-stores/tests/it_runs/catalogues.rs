@@ -13,8 +13,8 @@ use serde_json::json;
 use sqlx::{Connection, PgConnection};
 use tokio::time::timeout;
 use turnwire_contract::{
-    DiscoveryOutcome, Event, ItemId, Journal, Leases, RecordedEvent, RunId, RunOutcome, RunRecords,
-    Seq, TenantId, Timestamp, ToolKind, ToolSpec,
+    DiscoveryOutcome, Event, ItemId, Journal, Leases, LeftOut, RecordedEvent, RunId, RunOutcome,
+    RunRecords, Seq, TenantId, Timestamp, ToolKind, ToolSpec, WhyLeftOut,
 };
 use turnwire_stores::{SecretKeys, Store, StoreOptions};
 
@@ -34,6 +34,12 @@ fn listed(server: &str, n_bytes: usize) -> DiscoveryOutcome {
     DiscoveryOutcome::Listed { tools: (0..n_bytes / 1_000).map(tool).collect() }
 }
 
+fn left_out() -> LeftOut {
+    let mut left_out = LeftOut::default();
+    left_out.add("huge", &WhyLeftOut::TooLarge);
+    left_out
+}
+
 /// The journal of a run that has asked servers for their tools.
 fn journal(id: &str, outcomes: &[DiscoveryOutcome]) -> Vec<Arc<RecordedEvent>> {
     let mut events = vec![Event::RunStarted];
@@ -41,7 +47,8 @@ fn journal(id: &str, outcomes: &[DiscoveryOutcome]) -> Vec<Arc<RecordedEvent>> {
         let (item_id, server) = (ItemId::new(format!("mcpl_{n}")), format!("docs_{n}"));
         let started = Event::DiscoveryStarted { item_id: item_id.clone(), server: server.clone() };
         events.push(started);
-        events.push(Event::ToolsDiscovered { item_id, server, outcome: outcome.clone() });
+        let (outcome, left_out) = (outcome.clone(), left_out());
+        events.push(Event::ToolsDiscovered { item_id, server, outcome, left_out });
     }
     let recorded = |(seq, event): (u64, Event)| {
         let (run_id, at) = (RunId::from(id), Timestamp::from_micros(1));

@@ -1,8 +1,8 @@
 //! How the events of a run add up to its snapshot.
 
 use turnwire_contract::{
-    CallId, Completeness, DiscoveryOutcome, Event, Failure, ItemId, RecordedEvent, Seq, Timestamp,
-    ToolOutcome, ToolRef, Usage, any_event,
+    CallId, Completeness, DiscoveryOutcome, Event, Failure, ItemId, LeftOut, RecordedEvent, Seq,
+    Timestamp, ToolOutcome, ToolRef, Usage, any_event,
 };
 
 use super::{
@@ -139,8 +139,8 @@ impl RunSnapshot {
                 ReasoningAdded ReasoningFinished
             ) => self.note_text(&recorded.event),
             Event::DiscoveryStarted { item_id, server } => self.ask(item_id, server),
-            Event::ToolsDiscovered { item_id, server, outcome } => {
-                self.hear(item_id, server, outcome);
+            Event::ToolsDiscovered { item_id, server, outcome, left_out } => {
+                self.hear(item_id, server, outcome, left_out);
             }
             Event::CallAnnounced { call_id, item_id, tool } => {
                 self.announce(call_id, item_id, tool, at);
@@ -258,16 +258,24 @@ impl RunSnapshot {
 
     fn ask(&mut self, item_id: &ItemId, server: &str) {
         let (server, item_id) = (server.to_owned(), item_id.clone());
-        self.servers.push(ServerSnapshot { server, item_id, tools: None, failure: None });
+        let (tools, failure, left_out) = (None, None, LeftOut::default());
+        self.servers.push(ServerSnapshot { server, item_id, tools, failure, left_out });
     }
 
-    fn hear(&mut self, item_id: &ItemId, server: &str, outcome: &DiscoveryOutcome) {
+    fn hear(
+        &mut self,
+        item_id: &ItemId,
+        server: &str,
+        outcome: &DiscoveryOutcome,
+        left_out: &LeftOut,
+    ) {
         if !self.servers.iter().any(|asked| asked.item_id == *item_id) {
             self.ask(item_id, server);
         }
         let Some(asked) = self.servers.iter_mut().find(|asked| asked.item_id == *item_id) else {
             return;
         };
+        asked.left_out.clone_from(left_out);
         match outcome {
             DiscoveryOutcome::Listed { tools } => {
                 asked.tools = Some(tools.iter().map(|tool| tool.name.clone()).collect());

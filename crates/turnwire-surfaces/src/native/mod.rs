@@ -13,7 +13,7 @@
 use serde::Serialize;
 use turnwire_contract::{
     Annotation, CallId, Completeness, ConversationId, Decision, Effect, Failure, InputId, ItemId,
-    Reply, RunId, RunOutcome, Seq, Timestamp, ToolClaims, ToolKind, Usage,
+    LeftOut, Reply, RunId, RunOutcome, Seq, Timestamp, ToolClaims, ToolKind, Usage,
 };
 use utoipa::ToSchema;
 
@@ -330,6 +330,9 @@ pub struct ServerSnapshot {
     pub tools: Option<Vec<String>>,
     /// Why the listing failed. Null otherwise.
     pub failure: Option<Failure>,
+    /// Tools that it listed and that the model is not offered, with the reasons.
+    #[serde(skip_serializing_if = "LeftOut::is_empty")]
+    pub left_out: LeftOut,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]

@@ -1,7 +1,7 @@
 use expect_test::expect;
 use proptest::prelude::*;
 use turnwire_contract::{
-    DiscoveryOutcome, Event, Finish, RunRequest, ToolOutcome, ToolRef, tool::ToolOutput,
+    DiscoveryOutcome, Event, Finish, RunRequest, ToolOutcome, ToolRef, WhyLeftOut, tool::ToolOutput,
 };
 
 use super::*;
@@ -316,6 +316,8 @@ fn servers_that_were_asked_are_shown() {
     };
     let tools = vec![turnwire_contract::ToolSpec::new("search", "").into()];
     let failure = Failure::new("server_unreachable", "gone");
+    let mut left_out = LeftOut::default();
+    left_out.add("huge", &WhyLeftOut::TooLarge);
     let story = Story::new()
         .then(asked("docs", "mcpl_1"))
         .then(asked("web", "mcpl_2"))
@@ -324,20 +326,23 @@ fn servers_that_were_asked_are_shown() {
             item_id: item_id(),
             server: "docs".to_owned(),
             outcome: DiscoveryOutcome::Listed { tools },
+            left_out: left_out.clone(),
         })
         .then(Event::ToolsDiscovered {
             item_id: "mcpl_2".into(),
             server: "web".to_owned(),
             outcome: DiscoveryOutcome::Failed { failure: failure.clone() },
+            left_out: LeftOut::default(),
         });
     let server = |server: &str, item: &str, tools: Option<&str>, failure| ServerSnapshot {
         server: server.to_owned(),
         item_id: item.into(),
         tools: tools.map(|tool| vec![tool.to_owned()]),
         failure,
+        left_out: LeftOut::default(),
     };
     let expected = vec![
-        server("docs", "mcpl_1", Some("search"), None),
+        ServerSnapshot { left_out, ..server("docs", "mcpl_1", Some("search"), None) },
         server("web", "mcpl_2", None, Some(failure)),
         server("slow", "mcpl_3", None, None),
     ];

@@ -1,10 +1,10 @@
 //! Discovery of tools: listing the tools of a server, as an item of its own.
 
-use turnwire_contract::{DiscoveryOutcome, Failure, ItemId, ToolSpec};
+use turnwire_contract::{DiscoveryOutcome, Failure, ItemId, LeftOut, ToolSpec};
 
 use super::{
     event::{Note, ResponseEvent, ToolFrame},
-    item::{McpListToolsItem, McpListedTool, OutputItem},
+    item::{ItemNote, McpListToolsItem, McpListedTool, OutputItem},
     projection::{ItemState, ResponseWriter, Responses},
 };
 
@@ -12,8 +12,13 @@ impl Responses {
     pub(super) fn list_tools_started(&mut self, item_id: &ItemId, server: &str) -> Option<usize> {
         let is_new = !self.item_states.contains_key(item_id);
         let new = |id| {
-            let (server_label, tools) = (server.to_owned(), Vec::new());
-            OutputItem::McpListTools(McpListToolsItem { id, server_label, tools, error: None })
+            OutputItem::McpListTools(McpListToolsItem {
+                id,
+                server_label: server.to_owned(),
+                tools: Vec::new(),
+                error: None,
+                turnwire: ItemNote::default(),
+            })
         };
         let output_index = self.opened(item_id, new)?;
         if is_new {
@@ -29,10 +34,14 @@ impl Responses {
         item_id: &ItemId,
         server: &str,
         outcome: &DiscoveryOutcome,
+        left_out: &LeftOut,
     ) {
         let Some(output_index) = self.list_tools_started(item_id, server) else { return };
         if let DiscoveryOutcome::Listed { tools } = outcome {
             self.discovered.extend(tools.iter().cloned());
+        }
+        if let Some(list) = self.writer.list_at(output_index) {
+            list.turnwire.left_out.clone_from(left_out);
         }
         self.writer.finish_list(output_index, item_id, outcome);
         self.item_states.insert(item_id.clone(), ItemState::Closed);

@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use turnwire_contract::{CallId, Completeness, ItemId, LibraryAddress, Logprob};
+use turnwire_contract::{CallId, Completeness, ItemId, LeftOut, LibraryAddress, Logprob};
 use utoipa::ToSchema;
 
 use crate::BudgetQuestion;
@@ -341,6 +341,9 @@ pub struct McpListToolsItem {
     /// Why the list could not be fetched. Missing otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Additional fields of Turnwire. Missing if there are none.
+    #[serde(skip_serializing_if = "ItemNote::is_empty")]
+    pub turnwire: ItemNote,
 }
 
 /// A tool of an MCP server.
@@ -553,6 +556,9 @@ pub struct ItemNote {
     /// Why the call failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureNote>,
+    /// Tools that the server listed and that the model is not offered, with the reasons.
+    #[serde(skip_serializing_if = "LeftOut::is_empty")]
+    pub left_out: LeftOut,
 }
 
 impl ItemNote {

@@ -1,7 +1,8 @@
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use turnwire_contract::{
-    Approvals, Completeness, DiscoveryOutcome, Finish, Image, ToolKind, ToolOutcome, ToolOutput,
+    Approvals, Completeness, DiscoveryOutcome, Finish, Image, LeftOut, ToolKind, ToolOutcome,
+    ToolOutput,
 };
 
 use super::*;
@@ -439,6 +440,22 @@ fn calls_one_after_the_other() {
         14 response.mcp_call.completed {"item_id":"mcp_b","output_index":1,"name":"ask","call_id":"b","server_label":"docs","turnwire":{"attempt":1,"duration_ms":42}}
         15 response.output_item.done {"output_index":1,"item":{"type":"mcp_call","id":"mcp_b","status":"completed","approval_request_id":null,"arguments":"{}","error":null,"name":"ask","output":"B","server_label":"docs"}}
         16 response.completed "completed" ["mcp_a","mcp_b"]"#]],
+    );
+}
+
+/// A19: what is left out of a list is said in the item, with the reason.
+#[test]
+fn discovery_with_left_out() {
+    check(
+        stories::discovery_with_left_out(),
+        expect![[r#"
+            0 response.created "in_progress" []
+            1 response.in_progress "in_progress" []
+            2 response.output_item.added {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[]}}
+            3 response.mcp_list_tools.in_progress {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
+            4 response.mcp_list_tools.completed {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
+            5 response.output_item.done {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[{"name":"ask","description":"Asks.","input_schema":{"type":"object","properties":{}}}],"turnwire":{"left_out":{"tools":[{"name":"huge","reason":"its name, title, description and schema have more than 64 KiB"}]}}}}
+            6 response.completed "completed" ["mcpl_1"]"#]],
     );
 }
 
@@ -1107,7 +1124,8 @@ fn late_events_change_nothing() {
     let story = called(Story::new().turn().says(&["Hi"]), "a", mcp_tool(), &["{}"]).started("a");
     let (item_id, server) = (ItemId::from("mcpl_1"), "docs".to_owned());
     let outcome = DiscoveryOutcome::Listed { tools: Vec::new() };
-    let answered = Event::ToolsDiscovered { item_id, server, outcome };
+    let left_out = LeftOut::default();
+    let answered = Event::ToolsDiscovered { item_id, server, outcome, left_out };
     let story = story.then(answered.clone()).finished("a", succeeded("yes"));
     let mut projection = Responses::new(Profile::Extended);
     let story = story.then(answered).text("late").finished("a", failed("late")).started("a");

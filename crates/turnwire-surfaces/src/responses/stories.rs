@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use turnwire_contract::{
     Annotation, Approvals, CallId, Completeness, ConversationId, Decision, DiscoveryOutcome, Event,
-    Failure, Finish, FirstCall, IncompleteReason, InputId, ItemId, Reply, RunOutcome, RunRequest,
-    ServerUse, ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolSpec,
+    Failure, Finish, FirstCall, IncompleteReason, InputId, ItemId, LeftOut, Reply, RunOutcome,
+    RunRequest, ServerUse, ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolSpec, WhyLeftOut,
 };
 
 use crate::story::{Story, failed, request, succeeded};
@@ -296,10 +296,14 @@ pub(super) fn server_spec(name: &str, needs_approval: bool) -> Arc<ToolSpec> {
 }
 
 pub(super) fn discovered(story: Story, outcome: DiscoveryOutcome) -> Story {
+    discovered_without(story, outcome, LeftOut::default())
+}
+
+fn discovered_without(story: Story, outcome: DiscoveryOutcome, left_out: LeftOut) -> Story {
     let (item_id, server) = (ItemId::from("mcpl_1"), "docs".to_owned());
     let story =
         story.then(Event::DiscoveryStarted { item_id: item_id.clone(), server: server.clone() });
-    story.then(Event::ToolsDiscovered { item_id, server, outcome })
+    story.then(Event::ToolsDiscovered { item_id, server, outcome, left_out })
 }
 
 pub(super) fn discovery() -> Story {
@@ -310,6 +314,14 @@ pub(super) fn discovery() -> Story {
     let story = called(story.turn(), "a", find, &["{}"]).turn_done(Finish::CalledTools);
     let story = story.started("a").finished("a", succeeded("yes"));
     story.turn().says(&["Yes."]).turn_done(Finish::Answered).ended(RunOutcome::Completed)
+}
+
+/// A server of whose tools one is not offered.
+pub(super) fn discovery_with_left_out() -> Story {
+    let mut left_out = LeftOut::default();
+    left_out.add("huge", &WhyLeftOut::TooLarge);
+    let outcome = DiscoveryOutcome::Listed { tools: vec![server_spec("ask", false)] };
+    discovered_without(Story::new(), outcome, left_out).ended(RunOutcome::Completed)
 }
 
 pub(super) fn discovery_failed() -> Story {

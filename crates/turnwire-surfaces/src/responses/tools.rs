@@ -56,8 +56,8 @@ impl Responses {
             Event::DiscoveryStarted { item_id, server } => {
                 self.list_tools_started(item_id, server);
             }
-            Event::ToolsDiscovered { item_id, server, outcome } => {
-                self.list_tools_finished(item_id, server, outcome);
+            Event::ToolsDiscovered { item_id, server, outcome, left_out } => {
+                self.list_tools_finished(item_id, server, outcome, left_out);
             }
             Event::CallAnnounced { call_id, item_id, tool } => {
                 self.announce(call_id, item_id, tool);

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use tracing::warn;
-use turnwire_contract::ToolSpec;
+use turnwire_contract::{LeftOut, ToolSpec, WhyLeftOut};
 
-use super::connection::ToolSpecs;
+use super::{connection::ToolSpecs, specs::Unusable};
 
 /// Maximum length of a description.
 const MAX_DESCRIPTION: usize = 4 * 1024;
@@ -20,37 +20,46 @@ const MAX_SERVER: usize = 1024 * 1024;
 /// Follows the beginning of a description.
 const CUT: &str = " … [The rest of this description was left out, it is too long.]";
 
-/// How many names of tools a message has.
-const NAMES_SHOWN: usize = 5;
-
-/// Returns the tools that there is room for: of those that are not too large, the first.
-pub(super) fn bounded(label: &str, specs: impl Iterator<Item = ToolSpec>) -> ToolSpecs {
-    let (mut kept, mut n_bytes) = (Vec::new(), 0);
-    let (mut cut, mut too_large, mut no_room) =
-        (Names::default(), Names::default(), Names::default());
-    for mut spec in specs {
+/// Returns the tools that there is room for: of those that are not too large, the first. The others
+/// are added to `left_out`.
+pub(super) fn bounded(
+    label: &str,
+    specs: impl Iterator<Item = Result<ToolSpec, Unusable>>,
+    left_out: &mut LeftOut,
+) -> ToolSpecs {
+    let (mut kept, mut n_bytes, mut is_full) = (Vec::new(), 0, false);
+    let (mut n_cut, mut first_cut) = (0_usize, None);
+    for spec in specs {
+        let mut spec = match spec {
+            Ok(spec) => spec,
+            Err((name, why)) => {
+                left_out.add(&name, &why);
+                continue;
+            }
+        };
         if cut_description(&mut spec) {
-            cut.add(&spec.name);
+            n_cut += 1;
+            first_cut.get_or_insert_with(|| spec.name.clone());
         }
         let of_tool = spec.catalogue_bytes();
         if of_tool > MAX_TOOL {
-            too_large.add(&spec.name);
-        } else if no_room.count > 0 || n_bytes + of_tool > MAX_SERVER {
-            no_room.add(&spec.name);
+            left_out.add(&spec.name, &WhyLeftOut::TooLarge);
+            continue;
+        }
+        is_full |= n_bytes + of_tool > MAX_SERVER;
+        if is_full {
+            left_out.add(&spec.name, &WhyLeftOut::ServerFull);
         } else {
             n_bytes += of_tool;
             kept.push(Arc::new(spec));
         }
     }
-    for (names, max_bytes, what) in [
-        (cut, MAX_DESCRIPTION, "descriptions of MCP tools cut, they are too long"),
-        (too_large, MAX_TOOL, "MCP tools left out, each is too large"),
-        (no_room, MAX_SERVER, "MCP tools left out, the server has too many bytes of tools"),
-    ] {
-        if names.count > 0 {
-            let Names { count, first } = names;
-            warn!(server = %label, count, max_bytes, tools = ?first, "{what}");
-        }
+    if let Some(first) = first_cut {
+        let max_bytes = MAX_DESCRIPTION;
+        warn!(server = %label, count = n_cut, max_bytes, %first, "descriptions of MCP tools cut");
+    }
+    if !left_out.is_empty() {
+        warn!(server = %label, tools = %left_out, "MCP tools left out");
     }
     kept.into()
 }
@@ -65,22 +74,6 @@ fn cut_description(spec: &mut ToolSpec) -> bool {
     text.push_str(CUT);
     text.shrink_to_fit();
     true
-}
-
-/// How many tools, and the names of the first.
-#[derive(Default)]
-struct Names {
-    count: usize,
-    first: Vec<String>,
-}
-
-impl Names {
-    fn add(&mut self, name: &str) {
-        self.count += 1;
-        if self.first.len() < NAMES_SHOWN {
-            self.first.push(name.to_owned());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use rmcp::{
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
-use turnwire_contract::{ServerSecrets, ToolSpec, json_size};
+use turnwire_contract::{LeftOut, ServerSecrets, ToolSpec, WhyLeftOut, json_size};
 
 use super::{
     elicitation::McpClientHandler,
@@ -225,8 +225,11 @@ impl Connection {
         }
     }
 
-    /// Requests the tool list, page by page.
-    pub(super) async fn list(&self) -> Result<Vec<rmcp::model::Tool>, ServiceError> {
+    /// Requests the tool list, page by page. What is not read of it is in `left_out`.
+    pub(super) async fn list(
+        &self,
+        left_out: &mut LeftOut,
+    ) -> Result<Vec<rmcp::model::Tool>, ServiceError> {
         let (mut tools, mut remaining) = (Vec::new(), MAX_LIST_BYTES);
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
@@ -246,7 +249,10 @@ impl Connection {
             cursor = page.next_cursor.filter(|cursor| !cursor.is_empty());
             for tool in page.tools {
                 let size = json_size(&tool, remaining).filter(|_| tools.len() < MAX_TOOLS);
-                let Some(size) = size else { return Ok(self.cut(tools)) };
+                let Some(size) = size else {
+                    left_out.add(&tool.name, &WhyLeftOut::Unread);
+                    return Ok(tools);
+                };
                 remaining -= size;
                 tools.push(tool);
             }
@@ -254,17 +260,11 @@ impl Connection {
                 return Ok(tools);
             }
         }
-        Ok(if cursor.is_some() { self.cut(tools) } else { tools })
-    }
-
-    /// Says that there are more tools than are read.
-    fn cut(&self, tools: Vec<rmcp::model::Tool>) -> Vec<rmcp::model::Tool> {
-        warn!(
-            server = %self.router.label(),
-            tools = tools.len(),
-            "MCP tool list cut at 1,000 tools, 100 pages or 16 MiB"
-        );
-        tools
+        if cursor.is_some() {
+            // Its name would be on the next page.
+            left_out.add("…", &WhyLeftOut::Unread);
+        }
+        Ok(tools)
     }
 
     /// Subscribes to changes of the tool list. Needed since protocol version 2026-07-28; earlier

@@ -38,7 +38,9 @@ use futures::future::join_all;
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
-use turnwire_contract::{RunId, ServerRef, ServerStatus, TenantId, Tool, ToolError, ToolServers};
+use turnwire_contract::{
+    LeftOut, RunId, ServerRef, ServerStatus, TenantId, Tool, ToolError, ToolServers,
+};
 
 pub use self::{
     login::{Login, LoginError},
@@ -256,6 +258,10 @@ impl ToolServers for McpServers {
         let server = self.server(tenant, server)?;
         let specs = server.tools().await?;
         Ok(McpTool::all_of(&server, &specs))
+    }
+
+    fn left_out(&self, tenant: &TenantId, server: ServerRef<'_>) -> LeftOut {
+        self.server(tenant, server).map(|server| server.left_out()).unwrap_or_default()
     }
 
     fn forget_run(&self, run_id: &RunId) {

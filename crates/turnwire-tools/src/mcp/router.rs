@@ -82,10 +82,6 @@ impl MessageRouter {
         })
     }
 
-    pub(super) fn label(&self) -> &str {
-        &self.label
-    }
-
     /// Whether no more messages can arrive.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.is_cancelled()

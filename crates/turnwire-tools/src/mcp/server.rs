@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 use turnwire_contract::{
-    ServerSecrets, ServerState, ServerStatus, ServerTransport, Timestamp, ToolError,
+    LeftOut, ServerSecrets, ServerState, ServerStatus, ServerTransport, Timestamp, ToolError,
 };
 
 use super::{
@@ -93,6 +93,8 @@ struct ConnectionState {
     handshake: Option<Handshake>,
     /// Duration of the last response to a request for the tools.
     latency: Option<Duration>,
+    /// What the last response had beside the tools that are offered.
+    left_out: LeftOut,
     /// Last error, and its time. Unlike `failed`, it stays after a success.
     last_error: Option<(String, Timestamp)>,
     /// Whether the settings do not have the server any more.
@@ -211,6 +213,11 @@ impl Server {
         open.known_tools().filter(|_| open.is_open())
     }
 
+    /// Returns what the server last listed beside its tools.
+    pub(super) fn left_out(&self) -> LeftOut {
+        lock(&self.state).left_out.clone()
+    }
+
     /// Returns the state, and starts an attempt to connect if there is no connection and the last
     /// attempt is a while ago.
     pub(super) fn status(self: &Arc<Self>) -> ServerStatus {
@@ -263,10 +270,16 @@ impl Server {
             return Ok(tools);
         }
         let (changes, asked) = (connection.router.changes(), Instant::now());
-        let listed = connection.list().await.map_err(|error| self.list_failed(&error))?;
-        let tools = bounded(&self.label, specs(&self.label, &self.options, listed));
+        let mut left_out = LeftOut::default();
+        let listed = connection.list(&mut left_out).await;
+        let listed = listed.map_err(|error| self.list_failed(&error))?;
+        let specs = specs(&self.label, &self.options, listed);
+        let tools = bounded(&self.label, specs, &mut left_out);
         debug!(server = %self.label, tools = tools.len(), "MCP tools listed");
-        lock(&self.state).latency = Some(asked.elapsed());
+        {
+            let mut state = lock(&self.state);
+            (state.latency, state.left_out) = (Some(asked.elapsed()), left_out);
+        }
         connection.cache_tools(Arc::clone(&tools), changes);
         Ok(tools)
     }

@@ -4,20 +4,22 @@ use std::collections::HashSet;
 
 use rmcp::model::ToolAnnotations;
 use serde_json::Value;
-use tracing::warn;
-use turnwire_contract::{AskBefore, Effect, ToolClaims, ToolKind, ToolSpec};
+use turnwire_contract::{AskBefore, Effect, ToolClaims, ToolKind, ToolSpec, WhyLeftOut};
 
 use super::options::McpServerOptions;
 
 /// Maximum length of a tool name.
 const MAX_NAME: usize = 128;
 
+/// A tool that cannot be offered, and why.
+pub(super) type Unusable = (String, WhyLeftOut);
+
 /// Returns the specs of the enabled tools of a server.
 pub(super) fn specs<'a>(
     label: &'a str,
     options: &'a McpServerOptions,
     listed: Vec<rmcp::model::Tool>,
-) -> impl Iterator<Item = ToolSpec> + 'a {
+) -> impl Iterator<Item = Result<ToolSpec, Unusable>> + 'a {
     let mut seen = HashSet::new();
     listed.into_iter().filter_map(move |tool| {
         let name = tool.name.as_ref();
@@ -25,11 +27,14 @@ pub(super) fn specs<'a>(
         if !enabled.is_none_or(|enabled| enabled.iter().any(|known| known == name)) {
             return None;
         }
-        if !is_valid_name(name) || !seen.insert(name.to_owned()) {
-            warn!(server = %label, tool = ?name, "MCP tool with an invalid name ignored");
-            return None;
+        let unusable = |why| Some(Err((name.to_owned(), why)));
+        if !is_valid_name(name) {
+            return unusable(WhyLeftOut::Name);
         }
-        Some(spec(label, options, &tool))
+        if !seen.insert(name.to_owned()) {
+            return unusable(WhyLeftOut::NameTaken);
+        }
+        Some(Ok(spec(label, options, &tool)))
     })
 }
 
