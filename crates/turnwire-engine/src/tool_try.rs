@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tracing::warn;
 use turnwire_contract::{
-    CallId, FirstCall, Item, PinnedTool, RunRequest, ServerUse, TenantId, Timestamp, ToolKind,
-    ToolRef, ToolSpec,
+    CallId, FirstCall, Item, LeftOut, PinnedTool, RunRequest, ServerUse, TenantId, Timestamp,
+    ToolKind, ToolRef, ToolSpec,
 };
 
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     discovery::{name_alone, offered_name},
     pinning::pinned,
     runs::Runs,
+    schemas::with_usable_schemas,
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -36,11 +37,14 @@ impl ListedTool {
 }
 
 impl Runs {
-    /// Returns the tools of a server that the principal may use, as far as they are known. Nothing
-    /// is pinned by looking.
-    pub async fn known_tools(&self, who: Principal<'_>, label: &str) -> Vec<ListedTool> {
+    /// Returns the tools of a server that the principal may use, as far as they are known, and
+    /// those that no run offers. Nothing is pinned by looking.
+    pub async fn known_tools(&self, who: Principal<'_>, label: &str) -> (Vec<ListedTool>, LeftOut) {
         let policy = &self.settings().policy;
-        let tools = self.known_server_tools(who, label).unwrap_or_default();
+        let Some(tools) = self.known_server_tools(who, label) else { return Default::default() };
+        let mut left_out = self.servers().left_out(who.tenant, label.into());
+        self.access().hide_left_out(who, label, &mut left_out);
+        let tools = with_usable_schemas(tools, &mut left_out);
         let trusted = self.trusted(who.tenant, label).await;
         let listed = |spec: &ToolSpec| {
             let met = pinned(spec);
@@ -49,7 +53,7 @@ impl Runs {
             spec.needs_approval |= is_changed || policy.wants(&spec);
             ListedTool { spec, is_changed }
         };
-        tools.iter().map(|tool| listed(tool.spec())).collect()
+        (tools.iter().map(|tool| listed(tool.spec())).collect(), left_out.shortened())
     }
 
     /// Returns the calls of a server in this process, within the last 24 hours, and since when they

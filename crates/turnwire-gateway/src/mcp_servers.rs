@@ -6,7 +6,8 @@ use axum::{extract::State, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use turnwire_contract::{
-    CallId, Effect, Scope, ServerState, ServerStatus, ServerTransport, Timestamp, ToolClaims,
+    CallId, Effect, LeftOut, Scope, ServerState, ServerStatus, ServerTransport, Timestamp,
+    ToolClaims,
 };
 use turnwire_engine::{CallPeriod, ListedTool, ServerCalls, StartOptions, one_call};
 use utoipa::ToSchema;
@@ -52,6 +53,10 @@ struct McpServer {
     calls: McpCalls,
     /// The tools. Empty while they are not known.
     tools: Vec<McpTool>,
+    /// Tools that the server listed and that no model is offered, with the reasons. Missing if there
+    /// are none.
+    #[serde(skip_serializing_if = "LeftOut::is_empty")]
+    left_out: LeftOut,
 }
 
 /// The calls of a server that the answering process executed, within the last 24 hours.
@@ -157,7 +162,7 @@ struct Claims {
 impl McpServer {
     fn new(
         status: ServerStatus,
-        tools: Vec<ListedTool>,
+        (tools, left_out): (Vec<ListedTool>, LeftOut),
         calls: &ServerCalls,
         since: Timestamp,
         is_admin: bool,
@@ -187,6 +192,7 @@ impl McpServer {
             last_error: status.last_error.map(error),
             calls: McpCalls::new(calls, since),
             tools: tools.into_iter().map(listed).collect(),
+            left_out,
         }
     }
 }
@@ -345,7 +351,7 @@ mod tests {
                 last_error: Some(("no answer from 10.0.0.5".to_owned(), Timestamp::from_micros(0))),
             };
             let calls = ServerCalls::default();
-            McpServer::new(status, Vec::new(), &calls, Timestamp::from_micros(0), is_admin)
+            McpServer::new(status, Default::default(), &calls, Timestamp::from_micros(0), is_admin)
         };
         let (seen, hidden) = (status(true), status(false));
         assert_eq!(seen.address.as_deref(), Some("http://10.0.0.5/"));

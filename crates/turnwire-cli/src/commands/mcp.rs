@@ -10,9 +10,10 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use serde::Serialize;
 use serde_json::{Map, Value};
 use turnwire_contract::{
-    CallId, CallLink, Effect, RunId, TenantId, Tool, ToolContext, ToolError, ToolNote, ToolOutput,
-    ToolRequest, ToolServers, ToolSpec,
+    CallId, CallLink, Effect, LeftOut, RunId, TenantId, Tool, ToolContext, ToolError, ToolNote,
+    ToolOutput, ToolRequest, ToolServers, ToolSpec,
 };
+use turnwire_engine::with_usable_schemas;
 use turnwire_surfaces::{clean, visible, wire_json_pretty};
 use turnwire_tools::{LoginError, McpServerOptions, McpServers, McpTransport};
 
@@ -60,6 +61,9 @@ struct ServerReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
     tools: Vec<ToolReport>,
+    /// Tools that the server listed and that no model is offered.
+    #[serde(skip_serializing_if = "LeftOut::is_empty")]
+    left_out: LeftOut,
 }
 
 #[derive(Debug, Serialize)]
@@ -110,18 +114,22 @@ async fn find(
     options: &McpServerOptions,
 ) -> (ServerReport, Vec<Arc<dyn Tool>>) {
     let began = Instant::now();
-    let asked = servers.tools(&TenantId::default(), name.into()).await;
+    let tenant = TenantId::default();
+    let asked = servers.tools(&tenant, name.into()).await;
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let (tools, problem) = match asked {
         Ok(tools) => (tools, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
+    let mut left_out = servers.left_out(&tenant, name.into());
+    let offered = with_usable_schemas(tools.clone(), &mut left_out);
     let found = ServerReport {
         name: name.to_owned(),
         transport: TransportReport::of(options),
         took_ms,
         problem,
-        tools: tools.iter().map(|tool| ToolReport::of(tool.spec())).collect(),
+        tools: offered.iter().map(|tool| ToolReport::of(tool.spec())).collect(),
+        left_out: left_out.shortened(),
     };
     (found, tools)
 }
@@ -326,6 +334,10 @@ fn worded(server: &ServerReport, paint: Paint) -> String {
         let name = visible::exact(&tool.name);
         let description = paint.dim(&visible::in_order(first));
         lines.push(format!("  {name:width$}  {effect:10}  {asks:13}  {description}"));
+    }
+    if !server.left_out.is_empty() {
+        let left_out = server.left_out.to_string();
+        lines.push(format!("  not offered: {}", visible::exact(&left_out)));
     }
     lines.join("\n")
 }

@@ -30,6 +30,7 @@ mod follow;
 mod full_disk;
 mod functions;
 mod keys;
+mod left_out;
 mod mcp;
 mod odd_ids;
 mod otlp_metrics;
