@@ -2,6 +2,7 @@
 
 import type { RecordedEvent } from "turnwire";
 import { expect, test } from "vitest";
+import { leftOutWords } from "../src/model/left_out";
 import { isPlaceholder } from "../src/model/redaction";
 import { emptyRun, foldRun } from "../src/model/run";
 import { filterOf, fits, queryOf } from "../src/model/run_filter";
@@ -77,3 +78,12 @@ test("what stands in the place of a text is recognised, and a run without a text
 function events(list: object[]): RecordedEvent[] {
   return list.map((event, place) => ({ run_id: "run_1", seq: place + 1, at: "2026-11-16T12:00:02Z", event }) as unknown as RecordedEvent);
 }
+
+test("A19: the tools that are not offered are named with the reasons, the first five of them, and shown exactly", () => {
+  const tool = (n: number) => ({ name: `tool_${n}`, reason: "another tool has its name" });
+  const one = { tools: [{ name: "huge\u202e", reason: "it is too large" }] };
+  expect(leftOutWords("docs", one)).toBe("1 tool of docs is not offered: huge\\u{202e} (it is too large).");
+  const line = leftOutWords("docs", { tools: [1, 2, 3, 4, 5, 6].map(tool), more: 7 });
+  expect(line.startsWith("13 tools of docs are not offered: tool_1 (another tool has its name), tool_2")).toBe(true);
+  expect(line.endsWith("tool_5 (another tool has its name) and 8 more.")).toBe(true);
+});

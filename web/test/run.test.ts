@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { announcements } from "../src/model/announce";
 import { waitsForPerson } from "../src/model/calls";
 import { journalRows } from "../src/model/journal";
+import { leftOutWords } from "../src/model/left_out";
 import { emptyRun, foldRun } from "../src/model/run";
 import { timelineOf } from "../src/model/timeline";
 import { runState } from "../src/model/words";
@@ -28,6 +29,9 @@ describe.each(scenarios)("%s", (scenario) => {
     expect(calls.map((call) => [call.callId, call.state, call.arguments, call.durationMs, call.turn])).toEqual(
       known.map((call) => [call.call_id, call.state, call.arguments, call.duration_ms, call.turn]),
     );
+    const leftOut = whole.steps.flatMap((step) => (step.kind === "notice" && step.what === "left_out" ? [step.text] : []));
+    const listed = snapshot.servers.flatMap(({ server, left_out }) => (left_out ? [leftOutWords(server, left_out)] : []));
+    expect(leftOut).toEqual(listed);
   });
 
   test("events that come again change nothing, wherever the line was cut", () => {

@@ -9,6 +9,7 @@
 import type { Annotation, Failure, Finish, RecordedEvent, RunEvent, RunOutcome, Usage } from "turnwire";
 import { type Call, applyToCall, newCall, settleOpenCalls } from "./calls";
 import { exact } from "./invisible";
+import { leftOutWords } from "./left_out";
 
 /** A part of what the person sent. */
 export type InputPart =
@@ -53,7 +54,7 @@ export interface ToolsStep {
 export interface NoticeStep {
   kind: "notice";
   id: string;
-  what: "taken_over" | "retried" | "skipped" | "server_failed" | "damaged";
+  what: "taken_over" | "retried" | "skipped" | "server_failed" | "left_out" | "damaged";
   at: string;
   text: string;
   /** Of a takeover: when the worker before was last heard of. */
@@ -206,7 +207,7 @@ function apply(before: RunView, recorded: RecordedEvent): RunView {
       return changeText(open, event.item_id, () => ({ text, state, endedAt: at }));
     }
     case "tools_discovered":
-      return discovered(view, event.server, event.outcome, seq, at);
+      return discovered(view, event, seq, at);
     case "call_announced":
       return firstOutput(announce(view, event.call_id, newCall(event, turnOf(view), at)), at);
     case "run_finished":
@@ -284,17 +285,14 @@ function retried(
   return notice({ ...view, retrying }, "retried", `retry-${turn}-${attempt}`, at, text);
 }
 
-function discovered(
-  view: RunView,
-  server: string,
-  outcome: { status: string; tools?: unknown; failure?: Failure },
-  seq: number,
-  at: string,
-): RunView {
+type Discovered = Extract<RunEvent, { type: "tools_discovered" }>;
+
+function discovered(view: RunView, { server, outcome, left_out: leftOut }: Discovered, seq: number, at: string): RunView {
   if (outcome.status === "listed") {
-    return { ...view, effects: { ...view.effects, ...effectsOf((outcome.tools ?? []) as ToolFacts[]) } };
+    const listed = { ...view, effects: { ...view.effects, ...effectsOf(outcome.tools as unknown as ToolFacts[]) } };
+    return leftOut ? notice(listed, "left_out", `server-${seq}`, at, leftOutWords(server, leftOut)) : listed;
   }
-  const text = `The tools of ${server} are missing: ${outcome.failure?.message ?? "the server did not answer."}`;
+  const text = `The tools of ${server} are missing: ${outcome.failure.message}`;
   return notice(view, "server_failed", `server-${seq}`, at, text);
 }
 

@@ -1,9 +1,10 @@
 /** The MCP servers: how they are, which tools they have, and a way to try one. */
 
-import type { ToolClaims } from "turnwire";
+import type { LeftOut, ToolClaims } from "turnwire";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { exact } from "../model/invisible";
+import { leftOutWords } from "../model/left_out";
 import { draftOf, fieldsOf, readDraft } from "../model/schema_form";
 import { type ServerCalls, barsOf, share, slownessOf, took, windowOf, wordsOfBars } from "../model/server_calls";
 import { type Look, clock, count, duration, plural } from "../model/words";
@@ -38,6 +39,7 @@ interface ToolServer {
   last_error: { message: string; at: string } | null;
   calls: ServerCalls;
   tools: ServerTool[];
+  left_out?: LeftOut;
 }
 
 const STATES: Record<string, [Look, string]> = {
@@ -209,6 +211,7 @@ function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
           </li>
         ))}
       </ul>
+      {server.left_out ? <p class="none dim">{leftOutWords(server.name, server.left_out)}</p> : null}
     </section>
   );
 }
