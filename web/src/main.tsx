@@ -3,7 +3,7 @@
 import { render } from "preact";
 import { App } from "./app";
 import { whenBack } from "./server/probe";
-import { tryNow } from "./server/run_feed";
+import { followWhileVisible, tryNow } from "./server/run_feed";
 import { warmUp } from "./ui/markdown";
 import "./styles/tokens.css";
 import "./styles/base.css";
@@ -15,7 +15,7 @@ import "./styles/lists.css";
 whenBack(tryNow);
 // The device knows before any request does that the line is back.
 addEventListener("online", tryNow);
-document.addEventListener("visibilitychange", () => !document.hidden && tryNow());
+followWhileVisible();
 
 const root = document.getElementById("app");
 if (root) render(<App />, root);

@@ -9,7 +9,7 @@ import { go, replace, route, to } from "../router";
 import { request, sentence } from "../server/api";
 import { choiceOf, moveChoice } from "../server/choices";
 import { type Attachment, itemsOf, questionFromEnd, startRun, stopRun } from "../server/commands";
-import { type RunFeed, feedOf } from "../server/run_feed";
+import { type RunFeed, feedOf, useFeeds } from "../server/run_feed";
 import { Store, useStore } from "../server/store";
 import { type RunLine, type RunPage, noteRun, runs, setTitle, titles } from "../server/threads";
 import { Composer } from "../ui/composer";
@@ -162,8 +162,8 @@ function followNew(runId: string): void {
 }
 
 function waitingIn(feed: RunFeed): Waiting[] {
-  const { view, pending } = feed.state.value;
-  const open = Object.values(view.calls).filter((call) => waitsForPerson(call) && pending[call.callId] === undefined);
+  const { view } = feed.state.value;
+  const open = Object.values(view.calls).filter(waitsForPerson);
   return open.map((call) => ({ feed, call, effect: view.effects[toolTitle(call.tool.server, call.tool.name)] }));
 }
 
@@ -303,17 +303,6 @@ async function readThread(id: string): Promise<RunLine[]> {
   const own = page.data.filter((run) => run.conversation_id === id);
   if (own.length > 0) own.forEach(noteRun);
   return own;
-}
-
-/** Draws again when one of the runs changes. */
-function useFeeds(feeds: readonly RunFeed[]): void {
-  const [, draw] = useState(0);
-  const key = feeds.map((feed) => feed.runId).join();
-  useEffect(() => {
-    const stops = feeds.map((feed) => feed.state.watch(() => draw((n) => n + 1)));
-    draw((n) => n + 1);
-    return () => stops.forEach((stop) => stop());
-  }, [key]);
 }
 
 /** Runs whose items are no longer in the conversation were replaced by an edited message. */

@@ -11,7 +11,7 @@ import { causeOf, clock, count, duration, lookOf, runState, titleOf, wordOf } fr
 import { go, to } from "../router";
 import { serverNow } from "../server/clock";
 import { stopRun } from "../server/commands";
-import { type RunFeed, feedOf } from "../server/run_feed";
+import { type RunFeed, feedOf, useFeeds } from "../server/run_feed";
 import { useStore } from "../server/store";
 import { Banner } from "../ui/banner";
 import { CopyButton, Empty, useNow } from "../ui/controls";
@@ -28,6 +28,7 @@ import { useLost } from "../ui/use_lost";
 
 export function RunPage({ runId, call }: { runId: string; call: string | undefined }): JSX.Element {
   const feed = useMemo(() => feedOf(runId), [runId]);
+  useFeeds([feed]);
   return <RunDetails feed={feed} call={call} readOnly={false} />;
 }
 
@@ -78,7 +79,7 @@ export function RunDetails({ feed, call, readOnly, isRedacted = false }: Details
   const waiting = readOnly
     ? []
     : Object.values(view.calls)
-        .filter((one) => waitsForPerson(one) && pending[one.callId] === undefined)
+        .filter(waitsForPerson)
         .map((one) => ({ feed, call: one, effect: view.effects[toolTitle(one.tool.server, one.tool.name)] }));
   return (
     <main class="main scrolls run-page" id="main" tabIndex={-1}>

@@ -26,7 +26,7 @@ export function SharedPage({ token }: { token: string }): JSX.Element {
   const isLost = useLost();
   // If it fails the feed fails too, and says why.
   useEffect(() => void readSharedLink(token).then(setLink, () => undefined), [token, isLost]);
-  useEffect(() => () => feed.close(), [feed]);
+  useEffect(() => feed.hold(), [feed]);
   if (state.error) return <NotShared why={state.error.message} />;
   return (
     <>

@@ -102,6 +102,21 @@ export function noteCaughtUp(n: number, news: string): void {
 export const PATIENCE = { baseUrl: "", attempts: Infinity, firstDelayMs: 500, maxDelayMs: 10_000 };
 export const turnwire = new Turnwire({ ...PATIENCE, fetch: (input, init) => watchedFetch(input, init) });
 
+/** A command without an answer is sent again after this time. All of them may be sent twice. */
+const COMMAND_MS = 10_000;
+export const commands = new Turnwire({
+  ...PATIENCE,
+  fetch: async (input, init) => {
+    const limit = new AbortController();
+    const timer = setTimeout(() => limit.abort(new Error("no answer in time")), COMMAND_MS);
+    try {
+      return await watchedFetch(input, { ...init, signal: limit.signal });
+    } finally {
+      clearTimeout(timer);
+    }
+  },
+});
+
 /** One request and its JSON. */
 export async function request<T>(path: string, options: { method?: string; body?: unknown; signal?: AbortSignal } = {}): Promise<T> {
   const { method, body, signal } = options;

@@ -1,7 +1,7 @@
 /** What a person can do with a run. */
 
 import type { Approval, CommandResult, InputReply } from "turnwire";
-import { request, turnwire } from "./api";
+import { commands, request, turnwire } from "./api";
 import type { Choice } from "./choices";
 import { type RunFeed, feedOf } from "./run_feed";
 import { noteRun } from "./threads";
@@ -78,19 +78,19 @@ function serversOf(tools: readonly string[]): Record<string, unknown>[] {
 }
 
 export function stopRun(feed: RunFeed): Promise<void> {
-  return feed.command("run", "stop", () => turnwire.cancel(feed.runId));
+  return feed.command("run", "stop", () => commands.cancel(feed.runId));
 }
 
 export function stopCall(feed: RunFeed, callId: string): Promise<void> {
-  return feed.command(callId, "stop", () => turnwire.cancelCall(feed.runId, callId));
+  return feed.command(callId, "stop", () => commands.cancelCall(feed.runId, callId));
 }
 
 export function decide(feed: RunFeed, callId: string, approval: Approval): Promise<void> {
-  return feed.command(callId, approval.decision, () => turnwire.approve(feed.runId, callId, approval));
+  return feed.command(callId, approval.decision, () => commands.approve(feed.runId, callId, approval));
 }
 
 export function answer(feed: RunFeed, callId: string, reply: InputReply): Promise<void> {
-  return feed.command(callId, "answer", () => turnwire.reply(feed.runId, callId, reply));
+  return feed.command(callId, "answer", () => commands.reply(feed.runId, callId, reply));
 }
 
 /** Repeats a call of a run that is over, as the beginning of a new run. */

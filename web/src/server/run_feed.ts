@@ -1,10 +1,13 @@
 /**
  * One run, followed: its events, and the view that is folded from them.
  *
- * Events are applied at most once a frame, and not more of them than a frame has time to draw. The
- * feed stays when components come and go, so a run is read once per page.
+ * Events are applied at most once a frame, and not more of them than a frame has time to draw. What
+ * was read stays when components come and go, so a run is read once per page. The connection does
+ * not: a browser opens six to a server, for all its tabs, so a run that nobody looks at has none, and
+ * is read on from its last event when somebody does.
  */
 
+import { useEffect, useState } from "preact/hooks";
 import { ApiError, type RecordedEvent, Turnwire } from "turnwire";
 import { errorOf } from "turnwire/errors";
 import { announcements } from "../model/announce";
@@ -57,7 +60,9 @@ export class RunFeed {
   /** What all events that have arrived give; what is drawn may be a frame behind. */
   #view: RunView;
   #isScheduled = false;
-  #stop = new AbortController();
+  /** Set while the run is followed. */
+  #stop: AbortController | undefined;
+  readonly #holders = new Set<object>();
   /** Whether what arrives is new, and not the past that a page reads when it opens. */
   #isLive = false;
 
@@ -68,23 +73,46 @@ export class RunFeed {
     this.#source = source;
     this.#view = emptyRun(runId);
     this.state = new Store<FeedState>({ view: this.#view, error: undefined, loaded: false, pending: {} });
-    void this.#follow();
   }
 
   get runId(): string {
     return this.#runId;
   }
 
-  /** Reads again at once, for example because the person asked to. */
-  tryNow(): void {
-    if (this.state.value.view.outcome) return;
-    this.#stop.abort();
-    this.#stop = new AbortController();
-    void this.#follow();
+  /** Follows the run until the returned function is called, by everybody who asked. */
+  hold(): () => void {
+    const holder = {};
+    // Another look may have another answer, for example with another key.
+    if (this.#holders.size === 0) this.state.update((now) => ({ ...now, error: undefined }));
+    this.#holders.add(holder);
+    held.add(this);
+    this.#open();
+    return () => {
+      if (!this.#holders.delete(holder) || this.#holders.size > 0) return;
+      held.delete(this);
+      this.close();
+    };
   }
 
+  /** Reads again at once, for example because the person asked to. */
+  tryNow(): void {
+    this.#stop?.abort();
+    this.#stop = undefined;
+    this.#open();
+  }
+
+  #open(): void {
+    const { view, error } = this.state.value;
+    if (this.#stop || !held.has(this) || document.hidden || view.outcome || error) return;
+    this.#stop = new AbortController();
+    void this.#follow(this.#stop.signal);
+  }
+
+  /** Ends the connection. What comes until the next one is in the past then. */
   close(): void {
-    this.#stop.abort();
+    if (this.#stop) this.#isLive = false;
+    this.#stop?.abort();
+    this.#stop = undefined;
   }
 
   /** The whole result of a call, of which the journal has only the beginning. */
@@ -110,8 +138,7 @@ export class RunFeed {
     this.state.update((now) => ({ ...now, pending }));
   }
 
-  async #follow(): Promise<void> {
-    const { signal } = this.#stop;
+  async #follow(signal: AbortSignal): Promise<void> {
     try {
       await this.#readStored(signal);
       this.#flush();
@@ -123,7 +150,7 @@ export class RunFeed {
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof ApiError) this.state.update((now) => ({ ...now, error, loaded: true }));
-      else setTimeout(() => !signal.aborted && void this.#follow(), AGAIN_MS);
+      else setTimeout(() => !signal.aborted && void this.#follow(signal), AGAIN_MS);
     }
   }
 
@@ -223,7 +250,9 @@ function stillPending(pending: FeedState["pending"], view: RunView): FeedState["
 }
 
 const feeds = new Map<string, RunFeed>();
-/** Finished runs that are kept for a quick return. */
+/** Those that somebody looks at. */
+const held = new Set<RunFeed>();
+/** Runs that are kept for a quick return, besides those on the screen. */
 const MAX_FEEDS = 60;
 
 /** The feed of a run; the same one for everybody who asks. */
@@ -232,17 +261,32 @@ export function feedOf(runId: string, isNew = false): RunFeed {
   if (known) return known;
   for (const [id, feed] of feeds) {
     if (feeds.size < MAX_FEEDS) break;
-    feed.close();
-    feeds.delete(id);
+    if (!held.has(feed)) feeds.delete(id);
   }
   const feed = new RunFeed(runId, undefined, isNew);
   feeds.set(runId, feed);
   return feed;
 }
 
-/** All runs try at once to reach the server. */
+/** All runs that are looked at try at once to reach the server. */
 export function tryNow(): void {
-  for (const feed of feeds.values()) feed.tryNow();
+  for (const feed of held) feed.tryNow();
+}
+
+/** A hidden tab leaves its connections to the others, and reads on when it is seen again. */
+export function followWhileVisible(): void {
+  document.addEventListener("visibilitychange", () => (document.hidden ? held.forEach((feed) => feed.close()) : tryNow()));
+}
+
+/** Follows the runs while a component shows them, and draws it again when one of them changes. */
+export function useFeeds(shown: readonly RunFeed[]): void {
+  const [, draw] = useState(0);
+  const key = shown.map((feed) => feed.runId).join();
+  useEffect(() => {
+    const stops = shown.flatMap((feed) => [feed.state.watch(() => draw((n) => n + 1)), feed.hold()]);
+    draw((n) => n + 1);
+    return () => stops.forEach((stop) => stop());
+  }, [key]);
 }
 
 /** Forgets everything, because another key shows other runs. */

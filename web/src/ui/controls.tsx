@@ -65,6 +65,34 @@ export function useNow(on: boolean, everyMs = 1000): number {
   return now;
 }
 
+/** A command that the server has not answered for so long is said to be without an answer. */
+const LATE_MS = 2500;
+
+/** Whether `on` has been so for longer than an answer should take. */
+export function useLate(on: boolean): boolean {
+  const [isLate, setIsLate] = useState(false);
+  useEffect(() => {
+    setIsLate(false);
+    if (!on) return undefined;
+    const timer = setTimeout(() => setIsLate(true), LATE_MS);
+    return () => clearTimeout(timer);
+  }, [on]);
+  return on && isLate;
+}
+
+export const NO_ANSWER = "No answer from the server yet.";
+
+/** A command that is on its way, in words. */
+export function OnItsWay({ on, word }: { on: boolean; word: string }): JSX.Element | null {
+  const isLate = useLate(on);
+  const text = isLate ? NO_ANSWER : word;
+  return on && text ? (
+    <p class="why" role="status">
+      {text}
+    </p>
+  ) : null;
+}
+
 /** A button with an icon that is explained to everybody. */
 export function IconButton(props: { name: string; label: string; onClick: () => void; class?: string }): JSX.Element {
   return (

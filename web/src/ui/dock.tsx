@@ -16,13 +16,14 @@ import { budgetQuestion, duration } from "../model/words";
 import { sentence } from "../server/api";
 import { answer, decide } from "../server/commands";
 import type { RunFeed } from "../server/run_feed";
-import { Problem, useNow } from "./controls";
+import { OnItsWay, Problem, useNow } from "./controls";
 import { SchemaForm } from "./form";
 import { Icon, LookIcon } from "./icons";
 import { JsonText, parsed, pretty } from "./json";
 import { useKey } from "./keys";
 import { Facts } from "./tool_card";
 
+const SENDING = "Sending your answer…";
 /** A key does not answer what has only just appeared under the fingers. */
 const SETTLE_MS = 500;
 
@@ -163,6 +164,7 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
           <textarea class="inp mono" rows={6} spellcheck={false} aria-label="Arguments as JSON" value={json} onInput={(event) => setJson(event.currentTarget.value)} />
         ) : null}
         {isLost ? <LostNote /> : null}
+        <OnItsWay on={isSent} word={SENDING} />
         <Problem text={problem} />
       </div>
       <div class="acts">
@@ -227,7 +229,8 @@ function LostNote(): JSX.Element {
 function Settle({ feed, call, question, isLost, several, onAnswered }: ItemProps & { question: Question }): JSX.Element {
   const [result, setResult] = useState("");
   const [problem, setProblem] = useState("");
-  const off = isLost || feed.state.value.pending[call.callId] !== undefined;
+  const isSent = feed.state.value.pending[call.callId] !== undefined;
+  const off = isLost || isSent;
   const settle = async (outcome: "done" | "run_again" | "give_up") => {
     if (off) return;
     const content = outcome === "done" && result.trim() ? { outcome, result: result.trim() } : { outcome };
@@ -254,6 +257,7 @@ function Settle({ feed, call, question, isLost, several, onAnswered }: ItemProps
         <p class="question">The call was sent and no answer came: {exact(question.message)}. It may have happened or not, so it was not sent again.</p>
         <JsonText text={pretty(call.arguments)} label="Arguments" />
         {isLost ? <LostNote /> : null}
+        <OnItsWay on={isSent} word={SENDING} />
         <Problem text={problem} />
       </div>
       <div class="acts">
@@ -318,6 +322,7 @@ function Asks({ feed, call, question, isLost, several, onAnswered }: ItemProps &
         <p class="question">{exact(question.message)}</p>
         <SchemaForm fields={fields} draft={draft} problems={problems} onChange={(next) => (setDraft(next), setProblems({}))} idPrefix={`ask-${question.inputId}`} />
         {isLost ? <LostNote /> : null}
+        <OnItsWay on={isSent} word={SENDING} />
         <Problem text={problem} />
       </div>
       <div class="acts">

@@ -11,7 +11,7 @@ import { argumentLabel, causeOf, clock, duration, elapsedMs, factOf, lookOf, wor
 import { sentence } from "../server/api";
 import { retryCall, stopCall } from "../server/commands";
 import type { RunFeed } from "../server/run_feed";
-import { CopyButton, Problem, useNow } from "./controls";
+import { CopyButton, OnItsWay, Problem, useNow } from "./controls";
 import { Icon, LookIcon } from "./icons";
 import { JsonText, pretty } from "./json";
 import { Result } from "./result";
@@ -38,9 +38,9 @@ export const ToolCard = memo(function ToolCard(props: CardProps): JSX.Element {
   const isTalking = isOpen(call) && (call.progress !== undefined || call.outputTail !== "");
   const isAnswered = isHandedBack(call) && !props.isLast;
   const open = chosen ?? ((TALL.has(call.state) && !isAnswered) || isTalking);
-  const approving = pending === "approve" || pending === "answer";
-  const look = isAnswered ? "done" : approving ? "running" : lookOf(call.state);
-  const word = isAnswered ? "answered below" : pending === "stop" ? "stopping…" : approving ? "running" : pending === "deny" ? "denied" : wordOf(call);
+  // The word is that of the journal; a command that is under way stands beside it.
+  const look = isAnswered ? "done" : lookOf(call.state);
+  const word = isAnswered ? "answered below" : wordOf(call);
   const title = toolTitle(call.tool.server, call.tool.name);
   return (
     <details
@@ -59,7 +59,7 @@ export const ToolCard = memo(function ToolCard(props: CardProps): JSX.Element {
           <span class="cut args-short">{argumentLabel(call)}</span>
         </span>
         <span class="facts">
-          <span class="fact cut">{factOf(call)}</span>
+          <span class="fact cut">{pending === "stop" ? "stopping…" : pending ? "sending…" : factOf(call)}</span>
           <span class="word">{word}</span>
           <Elapsed call={call} />
         </span>
@@ -256,6 +256,7 @@ function Actions({ call, feed, isOver, pending, onNewRun }: CardProps): JSX.Elem
         </button>
       ) : null}
       {isOpen(call) ? null : <CopyButton text={copyText(call)} what={`the call of ${exact(call.tool.name)}`} />}
+      <OnItsWay on={pending === "stop"} word="" />
       <Problem text={problem} />
     </div>
   );

@@ -13,7 +13,7 @@ import { go, to } from "../router";
 import { look, noticed, unseen } from "../server/away";
 import type { FeedState, RunFeed } from "../server/run_feed";
 import { useStore } from "../server/store";
-import { CopyButton, useNow } from "./controls";
+import { CopyButton, NO_ANSWER, useLate, useNow } from "./controls";
 import { Icon, LookIcon, State } from "./icons";
 import { Link, Markdown, isSafe } from "./markdown";
 import { ToolCard } from "./tool_card";
@@ -276,13 +276,16 @@ function Counted({ n, look, word }: { n: number; look: Look; word: string }): JS
  */
 export function Status({ view, isLost, isStopping }: { view: RunView; isLost: boolean; isStopping: boolean }): JSX.Element {
   const now = useNow(true);
+  const isLate = useLate(isStopping);
   const open = Object.values(view.calls).filter(isOpen);
   const waits = open.filter(waitsForPerson).length;
   const working = open.length - waits;
   const since = view.turns.at(-1)?.startedAt ?? view.createdAt;
   const writing = view.steps.at(-1)?.kind === "message" && working + waits === 0;
   const words = isStopping
-    ? "Stopping…"
+    ? isLate
+      ? NO_ANSWER
+      : "Stopping…"
     : isLost
       ? "Everything shown here is kept."
       : waits > 0 && working > 0
@@ -388,9 +391,10 @@ export function Sending({ text }: { text: string }): JSX.Element {
 
 /** The same place while there is no run yet. */
 export function SendingStatus(): JSX.Element {
+  const isLate = useLate(true);
   return (
     <p class="status">
-      <State look="running" word="Sending…" />
+      <State look="running" word={isLate ? NO_ANSWER : "Sending…"} />
     </p>
   );
 }

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { CHECKS } from "./acts.mjs";
 import "./stories.mjs";
 import "./threads.mjs";
+import "./chats.mjs";
 import "./pages.mjs";
 import "./looks.mjs";
 import "./checklist.mjs";
