@@ -14,6 +14,7 @@ import { type Route, go, route, to } from "./router";
 import { alerts, polite } from "./server/announcer";
 import { keyNeeded, line } from "./server/api";
 import { unseen, watchEnds } from "./server/away";
+import { chatOf, uidOf, unnamed, watchChats } from "./server/chats";
 import { useStore } from "./server/store";
 import { type Thread, deleted, learnTitle, listed, runs, threadsOf, titles, watchRuns } from "./server/threads";
 import { IconButton } from "./ui/controls";
@@ -32,6 +33,7 @@ export function App(): JSX.Element {
     if (isShared) return;
     watchEnds();
     watchRuns();
+    watchChats();
   }, [isShared]);
   useEffect(() => railOpen.set(false), [here]);
   useKey("?", () => setOver("keys"));
@@ -79,9 +81,9 @@ function Page({ here }: { here: Route }): JSX.Element {
     case "files":
       return <FilesPage />;
     case "chat":
-      return <ChatPage conversationId={here.conversationId} />;
+      return <ChatPage key={uidOf(here.chat)} id={here.chat} />;
     default:
-      return <ChatPage conversationId={undefined} />;
+      return <ChatPage key={uidOf("new")} id="new" />;
   }
 }
 
@@ -142,7 +144,7 @@ function Rail({ here, onOver }: { here: Route; onOver: (what: "keys" | "palette"
           <Icon name="search" />
           <input id="thread-search" type="search" placeholder="Search chats" aria-label="Search chats" value={search} onInput={(event) => setSearch(event.currentTarget.value)} />
         </div>
-        <Threads search={search} current={here.page === "chat" ? here.conversationId : undefined} />
+        <Threads search={search} current={here.page === "chat" ? here.chat : undefined} />
         <footer class="rail-foot">
           <span class={`lamp ${state === "lost" ? "off" : ""}`}>{state === "lost" ? "reconnecting" : "live"}</span>
           <span class="grow" />
@@ -171,6 +173,7 @@ function Threads({ search, current }: { search: string; current: string | undefi
   const days = byDay(shown);
   return (
     <div class="threads">
+      <Unnamed current={current} />
       {[...days].map(([day, of]) => (
         <section>
           <h2>{day}</h2>
@@ -194,6 +197,30 @@ function Threads({ search, current }: { search: string; current: string | undefi
       ))}
       {isListed && shown.length === 0 ? <p class="dim none">{wanted ? "No chat has this name." : "No chats yet."}</p> : null}
     </div>
+  );
+}
+
+/** New chats whose first message the server does not have yet. */
+function Unnamed({ current }: { current: string | undefined }): JSX.Element | null {
+  const ids = useStore(unnamed);
+  if (ids.length === 0) return null;
+  return (
+    <section>
+      <h2>Not sent yet</h2>
+      <ul>
+        {ids.map((id) => {
+          const { sending, draft, files } = chatOf(id).value;
+          return (
+            <li key={id}>
+              <a class="thread" href={to.chat(id)} aria-current={id === current ? "page" : undefined}>
+                <span class="cut grow">{sending?.text || draft || files[0]?.name || "Chat"}</span>
+                {sending ? <State look="running" word="sending" /> : null}
+              </a>
+            </li>
+          );
+        })}
+      </ul>
+    </section>
   );
 }
 

@@ -3,7 +3,8 @@
 import { Store } from "./server/store";
 
 export type Route =
-  | { page: "chat"; conversationId: string | undefined }
+  /** `new`, `new/…` until the server has named it, or the ID of a conversation. */
+  | { page: "chat"; chat: string }
   | { page: "runs"; query: string }
   | { page: "run"; runId: string; call: string | undefined }
   | { page: "servers" }
@@ -13,12 +14,13 @@ export type Route =
 export function parseRoute(hash: string): Route {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?");
   const [page, id] = path.split("/").map(decode);
-  if (page === "c" && id) return { page: "chat", conversationId: id };
+  if (page === "c" && id) return { page: "chat", chat: id };
+  if (page === "new" && id) return { page: "chat", chat: `new/${id}` };
   if (page === "run" && id) return { page: "run", runId: id, call: new URLSearchParams(query).get("call") ?? undefined };
   if (page === "shared" && id) return { page: "shared", token: id };
   if (page === "runs") return { page, query };
   if (page === "servers" || page === "files") return { page };
-  return { page: "chat", conversationId: undefined };
+  return { page: "chat", chat: "new" };
 }
 
 function decode(text: string): string {
@@ -33,7 +35,7 @@ export const route = new Store<Route>(parseRoute(location.hash));
 addEventListener("hashchange", () => route.set(parseRoute(location.hash)));
 
 export const to = {
-  chat: (id?: string) => (id ? `#/c/${encodeURIComponent(id)}` : "#/"),
+  chat: (id = "new") => (id === "new" ? "#/" : id.startsWith("new/") ? `#/${id}` : `#/c/${encodeURIComponent(id)}`),
   run: (id: string, call?: string) => `#/run/${encodeURIComponent(id)}${call ? `?call=${encodeURIComponent(call)}` : ""}`,
   runs: "#/runs",
   servers: "#/servers",

@@ -66,12 +66,13 @@ test("an axis has no more ticks than it has room for", () => {
 test("an address names its page, and only web pages and mailboxes are linked", async () => {
   vi.stubGlobal("location", { hash: "" });
   vi.stubGlobal("addEventListener", () => undefined);
-  const { parseRoute } = await import("../src/router");
+  const { parseRoute, to } = await import("../src/router");
   const { isSafe } = await import("../src/ui/markdown");
-  expect(parseRoute("#/c/conv_1")).toEqual({ page: "chat", conversationId: "conv_1" });
+  expect(parseRoute("#/c/conv_1")).toEqual({ page: "chat", chat: "conv_1" });
+  for (const chat of ["new", "new/1", "conv_1"]) expect(parseRoute(to.chat(chat))).toEqual({ page: "chat", chat });
   expect(parseRoute("#/run/run_1?call=call_2")).toEqual({ page: "run", runId: "run_1", call: "call_2" });
   expect(parseRoute("#/shared/%E0%A4%A")).toEqual({ page: "shared", token: "%E0%A4%A" });
-  expect(parseRoute("#/nowhere")).toEqual({ page: "chat", conversationId: undefined });
+  expect(parseRoute("#/nowhere")).toEqual({ page: "chat", chat: "new" });
   expect(["https://a.example", "http://a", "mailto:a@b"].every(isSafe)).toBe(true);
   expect(["javascript:x", "JaVaScRiPt:x", "data:text/html,x", "vbscript:x", "/relative", ""].some(isSafe)).toBe(false);
 });

@@ -3,85 +3,62 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { waitsForPerson } from "../model/calls";
+import { type Chat, askAgain, leaveEdit, startEdit, takeBack } from "../model/chat";
 import { toolTitle } from "../model/run";
 import { questionText, titleOf } from "../model/words";
-import { go, replace, route, to } from "../router";
-import { request, sentence } from "../server/api";
-import { choiceOf, moveChoice } from "../server/choices";
-import { type Attachment, itemsOf, questionFromEnd, startRun, stopRun } from "../server/commands";
+import { go, to } from "../router";
+import { request } from "../server/api";
+import { attach, chatOf, randomId, replaced, send, serverId } from "../server/chats";
+import { choiceOf } from "../server/choices";
+import { itemsOf, stopRun } from "../server/commands";
 import { type RunFeed, feedOf, useFeeds } from "../server/run_feed";
-import { Store, useStore } from "../server/store";
-import { type RunLine, type RunPage, noteRun, runs, setTitle, titles } from "../server/threads";
+import { useStore } from "../server/store";
+import { type RunLine, type RunPage, linesOf, noteRun, runs, titles } from "../server/threads";
 import { Composer } from "../ui/composer";
-import { Icon } from "../ui/icons";
+import { Problem } from "../ui/controls";
 import { Dock, type Waiting } from "../ui/dock";
+import { Icon } from "../ui/icons";
 import { useKey } from "../ui/keys";
 import { Picker } from "../ui/picker";
 import { Scroller } from "../ui/scroller";
 import { ShareButton } from "../ui/share";
-import { TopBar } from "../ui/top_bar";
-import { useLost } from "../ui/use_lost";
-import { RunTranscript, Sending, SendingStatus, Status } from "../ui/transcript";
 import { ThreadMenu } from "../ui/thread_menu";
-import { Problem } from "../ui/controls";
+import { TopBar } from "../ui/top_bar";
+import { RunTranscript, Sending, SendingStatus, Status } from "../ui/transcript";
+import { useLost } from "../ui/use_lost";
 
-const DRAFT = "turnwire.draft.";
 const SHOWN_RUNS = 12;
 
-export function ChatPage({ conversationId }: { conversationId: string | undefined }): JSX.Element {
+/** `id`: `new`, `new/…` until the server has named it, or the ID of a conversation. Each has a page of its own. */
+export function ChatPage({ id }: { id: string }): JSX.Element {
+  const conversationId = serverId(id);
   const list = useStore(runs);
+  const chat = useStore(chatOf(id));
+  const gone = useStore(replaced);
   const [known, setKnown] = useState<RunLine[]>([]);
   const [shown, setShown] = useState(SHOWN_RUNS);
-  const [replaced, setReplaced] = useState<ReadonlySet<string>>(new Set());
-  const [sending, setSending] = useState("");
-  const [problem, setProblem] = useState("");
   const isLost = useLost();
   useEffect(() => {
-    setKnown([]);
-    setShown(SHOWN_RUNS);
     if (conversationId) void readThread(conversationId).then(setKnown, () => undefined);
   }, [conversationId]);
   const thread = useMemo(() => linesOf(list, known, conversationId), [list, known, conversationId]);
   const feeds = thread.slice(-shown).map((run) => feedOf(run.run_id));
   useFeeds(feeds);
-  useReplaced(conversationId, feeds, setReplaced);
-  const visible = feeds.filter((feed) => !replaced.has(feed.runId));
+  useReplaced(conversationId, feeds);
+  const { sending } = chat;
+  const cut = sending?.replaces ? feeds.findIndex((feed) => feed.runId === sending.replaces) : -1;
+  const visible = (cut < 0 ? feeds : feeds.slice(0, cut)).filter((feed) => !gone.has(feed.runId));
   const last = visible.at(-1);
   const active = last && !last.state.value.view.outcome && !last.state.value.error ? last : undefined;
   const waiting = visible.flatMap(waitingIn);
-
-  const send = async (text: string, files: readonly Attachment[] = [], replaces?: string) => {
-    setSending(text || files.map((file) => file.name).join(", "));
-    setProblem("");
-    try {
-      const started = await startRun({ text, files, conversationId, choice: choiceOf(conversationId).value, replaces });
-      if (!conversationId && started.conversationId) {
-        moveChoice(started.conversationId);
-        setTitle(started.conversationId, text.slice(0, 120));
-        if (route.value.page === "chat") replace(to.chat(started.conversationId));
-      }
-    } catch (error) {
-      setProblem(sentence(error));
-      drafts(conversationId).set(text);
-      return false;
-    } finally {
-      setSending("");
-    }
-    return true;
+  const change = (to: (chat: Chat) => Chat) => chatOf(id).update(to);
+  const again = ({ runId, state }: RunFeed) => {
+    const message = { key: randomId(), text: questionText(state.value.view), files: [], choice: choiceOf(id).value, replaces: runId };
+    change((now) => askAgain(now, message));
   };
-  /** Asks again, in place of this run and everything after it. */
-  const again = async (feed: RunFeed, text: string) => {
-    if (!conversationId) return;
-    const from = visible.indexOf(feed);
-    const n = visible.slice(from).filter((one) => one.state.value.view.input.length > 0).length;
-    setReplaced(new Set([...replaced, ...visible.slice(from).map((one) => one.runId)]));
-    try {
-      const isSent = await send(text, [], await questionFromEnd(conversationId, n));
-      if (!isSent) setReplaced(replaced);
-    } catch (error) {
-      setProblem(sentence(error));
-      setReplaced(replaced);
-    }
+  const edit = ({ runId, state }: RunFeed) => {
+    change((now) => startEdit(now, runId, questionText(state.value.view)));
+    focusComposer();
   };
   const first = visible[0]?.state.value.view;
   const title = useStore(titles)[conversationId ?? ""] ?? (first && first.input.length > 0 ? titleOf(first) : undefined);
@@ -101,9 +78,9 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
         ) : null}
       </TopBar>
       {!conversationId && !sending ? (
-        <Welcome onPick={(text) => void send(text)} />
+        <Welcome onPick={(text) => send(id, false, text)} />
       ) : (
-        <Scroller key={conversationId} isLive={active !== undefined}>
+        <Scroller isLive={active !== undefined}>
           {thread.length > shown ? (
             <button type="button" class="btn quiet" onClick={() => setShown(shown + SHOWN_RUNS)}>
               {`Show ${thread.length - shown} earlier`}
@@ -115,41 +92,23 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
               feed={feed}
               isLost={isLost}
               isLast={feed === last}
-              onEdit={active ? undefined : (text) => setEditing({ feed, text })}
-              onRetry={active ? undefined : () => void again(feed, questionText(feed.state.value.view))}
+              onEdit={active || sending ? undefined : () => edit(feed)}
+              onRetry={active || sending ? undefined : () => again(feed)}
             />
           ))}
-          {sending && !active ? <Sending text={sending} /> : null}
+          {sending ? <Sending text={sending.text || sending.files.map((file) => file.name).join(", ")} /> : null}
         </Scroller>
       )}
-      <Bottom
-        conversationId={conversationId}
-        active={active}
-        waiting={waiting}
-        isLost={isLost}
-        problem={problem}
-        isSending={sending !== ""}
-        onSend={(text, files) => void send(text, files)}
-        editing={editing.value}
-        onEdited={(feed, text) => void again(feed, text)}
-      />
+      <Bottom id={id} chat={chat} change={change} active={active} waiting={waiting} isLost={isLost} />
     </main>
   );
 }
 
-interface Editing {
-  feed: RunFeed;
-  text: string;
+function focusComposer(): void {
+  document.getElementById("composer")?.focus();
 }
 
-/** The message that the person changes, in place of a new one. */
-const editing = new Store<Editing | undefined>(undefined);
-
-function setEditing(value: Editing | undefined): void {
-  editing.set(value);
-}
-
-function OneRun(props: { feed: RunFeed; isLost: boolean; isLast: boolean; onEdit?: ((text: string) => void) | undefined; onRetry?: (() => void) | undefined }): JSX.Element {
+function OneRun(props: { feed: RunFeed; isLost: boolean; isLast: boolean; onEdit?: (() => void) | undefined; onRetry?: (() => void) | undefined }): JSX.Element {
   const { feed } = props;
   const state = useStore(feed.state);
   if (state.error) return <p class="nothing">{`Run ${feed.runId} cannot be shown: ${state.error.message}`}</p>;
@@ -168,95 +127,58 @@ function waitingIn(feed: RunFeed): Waiting[] {
 }
 
 interface BottomProps {
-  conversationId: string | undefined;
+  id: string;
+  chat: Chat;
+  change: (to: (chat: Chat) => Chat) => void;
   active: RunFeed | undefined;
   waiting: Waiting[];
   isLost: boolean;
-  problem: string;
-  isSending: boolean;
-  onSend: (text: string, files: readonly Attachment[]) => void;
-  editing: Editing | undefined;
-  onEdited: (feed: RunFeed, text: string) => void;
 }
 
-function Bottom(props: BottomProps): JSX.Element {
-  const { conversationId, active, waiting, isLost, onSend } = props;
-  const draft = useStore(drafts(conversationId));
-  const edited = useStore(editing);
-  const [queued, setQueued] = useState("");
-  const [files, setFiles] = useState<readonly Attachment[]>([]);
+function Bottom({ id, chat, change, active, waiting, isLost }: BottomProps): JSX.Element {
   const pending = active?.state.value.pending["run"];
-  const isBusy = active !== undefined || props.isSending;
-  useEffect(() => {
-    if (edited) drafts(conversationId).set(edited.text);
-    document.getElementById("composer")?.focus();
-  }, [edited]);
-  // What was written while the run worked is sent when it is over.
-  useEffect(() => {
-    if (isBusy || queued === "") return;
-    setQueued("");
-    onSend(queued, []);
-  }, [isBusy, queued]);
-  const submit = () => {
-    const text = draft.trim();
-    if (text === "" && files.length === 0) return;
-    // Files wait for the end of the run in the composer.
-    if (isBusy && files.length > 0) return;
-    drafts(conversationId).set("");
-    if (edited) {
-      setEditing(undefined);
-      props.onEdited(edited.feed, text);
-    } else if (isBusy) setQueued(queued ? `${queued}\n\n${text}` : text);
-    else {
-      setFiles([]);
-      onSend(text, files);
-    }
-  };
+  const isBusy = active !== undefined || chat.sending !== undefined;
   const stop = () => {
     if (active) void stopRun(active).catch(() => undefined);
   };
   useKey("Escape", (event) => {
-    if (edited) setEditing(undefined);
+    if (chat.edit) change(leaveEdit);
     else if (active) {
       event.preventDefault();
       stop();
     }
   });
   const view = active?.state.value.view;
-  const lastModel = useLastModel();
-  const focusComposer = () => document.getElementById("composer")?.focus();
   return (
     <div class="dock">
       <div class="status-place">
-        {active ? <Status view={active.state.value.view} isLost={isLost} isStopping={pending === "stop"} /> : props.isSending ? <SendingStatus /> : null}
+        {view ? <Status view={view} isLost={isLost} isStopping={pending === "stop"} /> : chat.sending ? <SendingStatus /> : null}
       </div>
       <Dock waiting={waiting} isLost={isLost} onAnswered={focusComposer} />
-      <Problem text={props.problem} />
-      {edited ? (
+      <Problem text={chat.problem} />
+      {chat.edit ? (
         <p class="editing">
           <Icon name="pen" />
           <span>Sending again replaces this message and everything after it.</span>
-          <button type="button" class="btn quiet sm" onClick={() => setEditing(undefined)}>
+          <button type="button" class="btn quiet sm" onClick={() => change(leaveEdit)}>
             Leave it
           </button>
         </p>
       ) : null}
       <Composer
-        draft={draft}
-        onDraft={(text) => drafts(conversationId).set(text)}
-        onSend={submit}
+        draft={chat.draft}
+        onDraft={(draft) => change((now) => ({ ...now, draft }))}
+        onSend={() => send(id, isBusy)}
         onStop={stop}
         isRunning={active !== undefined}
         isStopping={pending === "stop"}
-        queued={queued}
-        files={files}
-        onFiles={setFiles}
-        onUnqueue={() => {
-          drafts(conversationId).set(queued);
-          setQueued("");
-        }}
-        picker={<Picker conversationId={conversationId} model={view?.model || lastModel} />}
-        placeholder={isBusy ? "Queue a message for after this run" : conversationId ? "Reply" : "Ask anything"}
+        queued={chat.queue}
+        files={chat.files}
+        onFile={(name, mediaType, url) => attach(id, name, mediaType, url)}
+        onRemove={(file) => change((now) => ({ ...now, files: now.files.filter((one) => one.id !== file) }))}
+        onUnqueue={() => change(takeBack)}
+        picker={<Picker id={id} model={view?.model || (runs.value[0]?.model ?? "")} />}
+        placeholder={isBusy ? "Queue a message for after this run" : serverId(id) ? "Reply" : "Ask anything"}
       />
     </div>
   );
@@ -289,14 +211,6 @@ function Welcome({ onPick }: { onPick: (text: string) => void }): JSX.Element {
   );
 }
 
-/** The runs of a conversation, oldest first, from both lists. */
-function linesOf(list: readonly RunLine[], known: readonly RunLine[], id: string | undefined): RunLine[] {
-  if (!id) return [];
-  const byId = new Map<string, RunLine>();
-  for (const run of [...known, ...list]) if (run.conversation_id === id) byId.set(run.run_id, run);
-  return [...byId.values()].sort((a, b) => a.created_at.localeCompare(b.created_at));
-}
-
 /** All runs of a thread that the server lists. Older servers ignore the filter. */
 async function readThread(id: string): Promise<RunLine[]> {
   const page = await request<RunPage>(`/v1/runs?limit=100&conversation_id=${encodeURIComponent(id)}`).catch(() => request<RunPage>("/v1/runs?limit=100"));
@@ -306,12 +220,11 @@ async function readThread(id: string): Promise<RunLine[]> {
 }
 
 /** Runs whose items are no longer in the conversation were replaced by an edited message. */
-function useReplaced(id: string | undefined, feeds: readonly RunFeed[], set: (ids: ReadonlySet<string>) => void): void {
+function useReplaced(id: string | undefined, feeds: readonly RunFeed[]): void {
   const done = feeds.filter((feed) => feed.state.value.view.outcome?.status === "completed").map((feed) => feed.runId).join();
   const busy = feeds.some((feed) => !feed.state.value.view.outcome);
   useEffect(() => {
-    if (!id || busy || done === "") return undefined;
-    let isCurrent = true;
+    if (!id || busy || done === "") return;
     void itemsOf(id)
       .then((items) => {
         const kept = new Set(items.map((item) => item.id));
@@ -319,28 +232,8 @@ function useReplaced(id: string | undefined, feeds: readonly RunFeed[], set: (id
           const said = value.view.steps.filter((step) => step.kind === "message" && step.state === "complete");
           return value.view.outcome?.status === "completed" && said.length > 0 && !said.some((step) => kept.has(step.id));
         });
-        if (isCurrent) set(new Set(gone.map((feed) => feed.runId)));
+        if (gone.length > 0) replaced.update((all) => new Set([...all, ...gone.map((feed) => feed.runId)]));
       })
       .catch(() => undefined);
-    return () => {
-      isCurrent = false;
-    };
   }, [id, done, busy]);
-}
-
-function useLastModel(): string {
-  return runs.value[0]?.model ?? "";
-}
-
-const draftStores = new Map<string, Store<string>>();
-
-/** What was written and not sent, kept over a reload. */
-function drafts(id: string | undefined): Store<string> {
-  const key = DRAFT + (id ?? "new");
-  const known = draftStores.get(key);
-  if (known) return known;
-  const store = new Store(sessionStorage.getItem(key) ?? "");
-  store.watch(() => (store.value ? sessionStorage.setItem(key, store.value) : sessionStorage.removeItem(key)));
-  draftStores.set(key, store);
-  return store;
 }

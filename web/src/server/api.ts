@@ -7,6 +7,7 @@
  */
 
 import { ApiError, AuthenticationError, Turnwire } from "turnwire";
+import { Connection } from "turnwire/connection";
 import { errorOf } from "turnwire/errors";
 import { Store } from "./store";
 
@@ -100,7 +101,9 @@ export function noteCaughtUp(n: number, news: string): void {
 
 /** Tries for as long as the page is open. That the line is back is noticed by `probe.ts`. */
 export const PATIENCE = { baseUrl: "", attempts: Infinity, firstDelayMs: 500, maxDelayMs: 10_000 };
-export const turnwire = new Turnwire({ ...PATIENCE, fetch: (input, init) => watchedFetch(input, init) });
+const options = { ...PATIENCE, fetch: (input: RequestInfo | URL, init?: RequestInit) => watchedFetch(input, init) };
+export const turnwire = new Turnwire(options);
+export const connection = new Connection(options);
 
 /** A command without an answer is sent again after this time. All of them may be sent twice. */
 const COMMAND_MS = 10_000;

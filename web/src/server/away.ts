@@ -9,7 +9,7 @@ import { route } from "../router";
 import { announce } from "./announcer";
 import { serverNow } from "./clock";
 import { Store } from "./store";
-import { type RunLine, runs } from "./threads";
+import { type RunLine, isAtWork, runs } from "./threads";
 
 const AT_WORK = "turnwire.at-work";
 const UNSEEN = "turnwire.unseen";
@@ -56,14 +56,10 @@ function compare(): void {
   if (ended.length > 0) unseen.update((ids) => new Set([...ids, ...ended]));
 }
 
-function isAtWork({ status }: RunLine): boolean {
-  return status === "active" || status === "needs_input" || status === "stalled";
-}
-
 /** Whether the run was on the screen when it ended. */
 function wasSeen(run: RunLine): boolean {
   const here = route.value;
-  const isShown = (here.page === "chat" && here.conversationId === run.conversation_id) || (here.page === "run" && here.runId === run.run_id);
+  const isShown = (here.page === "chat" && here.chat === run.conversation_id) || (here.page === "run" && here.runId === run.run_id);
   return isShown && (!run.ended_at || Date.parse(run.ended_at) >= lookingSince);
 }
 

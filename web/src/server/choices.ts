@@ -4,15 +4,9 @@
  * They are kept in this browser, by thread. What is picked for a new thread goes with it.
  */
 
+import type { Choice } from "../model/chat";
 import { request } from "./api";
 import { Store } from "./store";
-
-export interface Choice {
-  /** Empty for the default of the server. */
-  model: string;
-  /** As `server/tool`; `undefined` for all. */
-  tools: readonly string[] | undefined;
-}
 
 /** What there is to choose from. */
 export interface Offer {
@@ -24,9 +18,9 @@ const KEY = "turnwire.choice.";
 const DEFAULT: Choice = { model: "", tools: undefined };
 const stores = new Map<string, Store<Choice>>();
 
-/** What was picked for a thread; `undefined` is the one that does not exist yet. */
-export function choiceOf(conversationId: string | undefined): Store<Choice> {
-  const key = KEY + (conversationId ?? "new");
+/** What was picked for a thread. */
+export function choiceOf(id: string): Store<Choice> {
+  const key = KEY + id;
   const known = stores.get(key);
   if (known) return known;
   const store = new Store(stored(key));
@@ -43,10 +37,10 @@ function stored(key: string): Choice {
   }
 }
 
-/** A thread that has just been made takes what was picked for it. */
-export function moveChoice(conversationId: string): void {
-  choiceOf(conversationId).set(choiceOf(undefined).value);
-  choiceOf(undefined).set(DEFAULT);
+/** A thread that has just been named takes what was picked for it. */
+export function moveChoice(from: string, id: string): void {
+  choiceOf(id).set(choiceOf(from).value);
+  choiceOf(from).set(DEFAULT);
 }
 
 export function isDefault({ model, tools }: Choice): boolean {

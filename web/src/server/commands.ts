@@ -1,8 +1,10 @@
 /** What a person can do with a run. */
 
 import type { Approval, CommandResult, InputReply } from "turnwire";
-import { commands, request, turnwire } from "./api";
-import type { Choice } from "./choices";
+import type { Attachment, Message } from "../model/chat";
+import type { RunView } from "../model/run";
+import { questionText } from "../model/words";
+import { commands, connection, request, turnwire } from "./api";
 import { type RunFeed, feedOf } from "./run_feed";
 import { noteRun } from "./threads";
 
@@ -12,55 +14,32 @@ export interface Started {
   conversationId: string;
 }
 
-/** A file that goes with a message, as a `data:` URL. */
-export interface Attachment {
-  name: string;
-  mediaType: string;
-  url: string;
-}
-
-/** What is sent: a text, files, or both, and what was picked for the thread. */
-export interface Outgoing {
-  text: string;
-  files: readonly Attachment[];
-  conversationId: string | undefined;
-  choice: Choice;
-  /** The item of the thread that it replaces, with everything after it. */
-  replaces?: string | undefined;
-}
-
-/** Sends a message. Resolves once the run exists, which survives anything from there on. */
-export function startRun({ text, files, conversationId, choice, replaces }: Outgoing): Promise<Started> {
-  const stop = new AbortController();
-  return new Promise((resolve, reject) => {
-    const chat = turnwire.streamChat({
-      message: text,
-      ...(files.length > 0 ? { attachments: files.map(partOf) } : {}),
-      ...(conversationId ? { sessionId: conversationId } : {}),
-      ...(replaces ? { replaces } : {}),
-      ...(choice.model ? { model: choice.model } : {}),
-      ...(choice.tools ? { tools: serversOf(choice.tools) } : {}),
-      approvals: true,
-      inputs: true,
-      signal: stop.signal,
-      onEvent: ({ run_id: runId, at, event }) => {
-        if (event.type !== "run_queued" || stop.signal.aborted) return;
-        stop.abort();
-        const { conversation_id: id, model } = event.request as { conversation_id?: string; model?: string };
-        noteRun({
-          run_id: runId,
-          created_at: at,
-          model: model ?? "",
-          conversation_id: id ?? null,
-          status: "active",
-          ...(text ? { title: text.slice(0, 120) } : {}),
-        });
-        feedOf(runId, true);
-        resolve({ runId, conversationId: id ?? "" });
-      },
-    });
-    chat.catch((error: unknown) => !stop.signal.aborted && reject(error));
+/** Sends a message, until the server has it. Resolves once the run exists, which survives anything from there on. */
+export async function startRun(message: Message, conversationId: string | undefined): Promise<Started> {
+  const { key, text, files, choice, item } = message;
+  const body = {
+    ...(text ? { message: text } : {}),
+    ...(files.length > 0 ? { attachments: files.map(partOf) } : {}),
+    ...(conversationId ? { session_id: conversationId } : {}),
+    ...(item ? { replaces: item } : {}),
+    ...(choice.model ? { model: choice.model } : {}),
+    ...(choice.tools ? { tools: serversOf(choice.tools) } : {}),
+    tokens: true,
+    approvals: true,
+    inputs: true,
+  };
+  const runId = await connection.attempt(undefined, async () => {
+    const stream = await connection.open({ path: "/chat/stream", body, headers: { "idempotency-key": key } });
+    stream.close();
+    const id = stream.header("turnwire-run-id");
+    if (!id) throw new Error("the answer names no run");
+    return id;
   });
+  const run = await turnwire.getRun(runId);
+  const title = text ? { title: text.slice(0, 120) } : {};
+  noteRun({ run_id: runId, created_at: run.created_at, model: run.model, conversation_id: run.conversation_id ?? null, status: "active", ...title });
+  feedOf(runId, true);
+  return { runId, conversationId: run.conversation_id ?? "" };
 }
 
 function partOf({ name, mediaType, url }: Attachment): Record<string, unknown> {
@@ -108,8 +87,15 @@ export async function retryCall(feed: RunFeed, callId: string): Promise<string> 
   return runId;
 }
 
+interface Item {
+  id: string;
+  type: string;
+  role?: string;
+  content?: { text?: string }[];
+}
+
 interface Items {
-  data: { id: string; type: string; role?: string }[];
+  data: Item[];
   has_more: boolean;
   last_id: string | null;
 }
@@ -126,8 +112,33 @@ export async function itemsOf(conversationId: string): Promise<Items["data"]> {
   }
 }
 
-/** The `n`th message of the person from the end of a conversation, if it has so many. */
-export async function questionFromEnd(conversationId: string, n: number): Promise<string | undefined> {
-  const items = await itemsOf(conversationId);
-  return items.filter((item) => item.role === "user").at(-n)?.id;
+/**
+ * The item of a conversation that is the message of a run, if it is there. It is the one before what
+ * the run said; one that nothing answers is told by its text.
+ */
+export async function itemOf(conversationId: string, runId: string): Promise<string | undefined> {
+  const [items, view] = await Promise.all([itemsOf(conversationId), viewOf(runId)]);
+  const own = new Set([...view.steps.map((step) => step.id), ...Object.values(view.calls).map((call) => call.itemId)]);
+  const first = items.findIndex((item) => own.has(item.id));
+  if (first >= 0) return items.slice(0, first).findLast(isQuestion)?.id;
+  const text = questionText(view);
+  const isThis = (item: Item, place: number) => isQuestion(item) && textOf(item) === text && (items[place + 1]?.role ?? "user") === "user";
+  return items.findLast(isThis)?.id;
+}
+
+function isQuestion({ role }: Item): boolean {
+  return role === "user";
+}
+
+function textOf({ content }: Item): string {
+  return (content ?? []).map((part) => part.text ?? "").join("\n").trim();
+}
+
+/** What is stored of a run by now. */
+async function viewOf(runId: string): Promise<RunView> {
+  const feed = feedOf(runId);
+  const release = feed.hold();
+  if (!feed.state.value.loaded) await new Promise<void>((resolve) => feed.state.watch(() => feed.state.value.loaded && resolve()));
+  release();
+  return feed.state.value.view;
 }

@@ -6,8 +6,7 @@
  * hidden tabs leave theirs to the others.
  */
 
-import { Connection } from "turnwire/connection";
-import { PATIENCE, keyNeeded, line, request, requestIfThere, watchedFetch } from "./api";
+import { connection, keyNeeded, line, request, requestIfThere } from "./api";
 import { Store } from "./store";
 
 /** A line of `GET /v1/runs`; what this page knows of a run before the server lists it has less. */
@@ -51,7 +50,6 @@ export const changes = new Store(0);
 const HIDDEN_POLL_MS = 15_000;
 const LOST_POLL_MS = 10_000;
 const AGAIN_MS = 500;
-const connection = new Connection({ ...PATIENCE, fetch: (input, init) => watchedFetch(input, init) });
 let started = false;
 
 /** Keeps the list of runs up to date for as long as the page is open. */
@@ -143,6 +141,18 @@ export function noteRun(changed: RunLine): void {
     const place = list.findIndex((one) => one.run_id === changed.run_id);
     return place >= 0 ? list.with(place, { ...list[place], ...changed }) : insert(list, changed);
   });
+}
+
+export function isAtWork({ status }: RunLine): boolean {
+  return status === "active" || status === "needs_input" || status === "stalled";
+}
+
+/** The runs of a conversation, oldest first, from both lists. */
+export function linesOf(list: readonly RunLine[], known: readonly RunLine[], id: string | undefined): RunLine[] {
+  if (!id) return [];
+  const byId = new Map<string, RunLine>();
+  for (const run of [...known, ...list]) if (run.conversation_id === id) byId.set(run.run_id, run);
+  return [...byId.values()].sort((a, b) => a.created_at.localeCompare(b.created_at));
 }
 
 /** The threads, the one with the newest run first. */

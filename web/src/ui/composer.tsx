@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { Attachment } from "../server/commands";
+import type { Attachment, Message } from "../model/chat";
 import { Icon } from "./icons";
 
 const MAX_HEIGHT = 240;
@@ -10,16 +10,16 @@ const MAX_HEIGHT = 240;
 const MAX_BYTES = 2_900_000;
 const ACCEPTED = "image/*,application/pdf,text/*,.md,.json,.csv,.toml,.yaml";
 
-/** The files with those that were added, or why one was not. */
-async function readFiles(known: readonly Attachment[], list: FileList | null | undefined): Promise<{ files: readonly Attachment[]; problem: string }> {
-  const files = [...known];
+/** Adds files to those that are there, or says why one was not. */
+async function readFiles(used: number, list: FileList | null | undefined, add: ComposerProps["onFile"]): Promise<string> {
+  let room = MAX_BYTES - used;
   // The list empties itself when its field is used again.
   for (const file of [...(list ?? [])]) {
-    const used = files.reduce((sum, one) => sum + one.url.length * 0.75, 0);
-    if (used + file.size > MAX_BYTES) return { files, problem: `${file.name} is too large: all files together may have 2.9 MB.` };
-    files.push({ name: file.name || "pasted", mediaType: mediaTypeOf(file), url: await dataUrl(file) });
+    room -= file.size;
+    if (room < 0) return `${file.name} is too large: all files together may have 2.9 MB.`;
+    add(file.name || "pasted", mediaTypeOf(file), await dataUrl(file));
   }
-  return { files, problem: "" };
+  return "";
 }
 
 function mediaTypeOf(file: File): string {
@@ -43,24 +43,22 @@ export interface ComposerProps {
   isRunning: boolean;
   isStopping: boolean;
   /** A message that is sent once the run is over. */
-  queued: string;
+  queued: Message | undefined;
   onUnqueue: () => void;
   files: readonly Attachment[];
-  onFiles: (files: readonly Attachment[]) => void;
+  onFile: (name: string, mediaType: string, url: string) => void;
+  onRemove: (id: string) => void;
   /** What the thread uses, to be changed. */
   picker: JSX.Element;
   placeholder: string;
 }
 
 export function Composer(props: ComposerProps): JSX.Element {
-  const { draft, onDraft, onSend, onStop, isRunning, isStopping, queued, files, onFiles } = props;
+  const { draft, onDraft, onSend, onStop, isRunning, isStopping, queued, files } = props;
   const [problem, setProblem] = useState("");
   const [isOver, setIsOver] = useState(false);
   const add = (list: FileList | null | undefined) =>
-    void readFiles(files, list).then((read) => {
-      onFiles(read.files);
-      setProblem(read.problem);
-    });
+    void readFiles(files.reduce((sum, one) => sum + one.url.length * 0.75, 0), list, props.onFile).then(setProblem, () => setProblem("The file cannot be read."));
   const field = useRef<HTMLTextAreaElement>(null);
   useLayoutEffect(() => {
     const element = field.current;
@@ -88,7 +86,7 @@ export function Composer(props: ComposerProps): JSX.Element {
     >
       {queued ? (
         <p class="queued">
-          <span class="cut">{`Next: ${queued}`}</span>
+          <span class="cut">{`Next: ${[queued.text, ...queued.files.map((file) => file.name)].filter(Boolean).join(", ")}`}</span>
           <button type="button" class="btn quiet sm" onClick={props.onUnqueue}>
             Take back
           </button>
@@ -96,11 +94,11 @@ export function Composer(props: ComposerProps): JSX.Element {
       ) : null}
       {files.length > 0 || problem ? (
         <ul class="attached" aria-label="Attached files">
-          {files.map((file, place) => (
-            <li class="chip">
+          {files.map((file) => (
+            <li class="chip" key={file.id}>
               <Icon name="file" />
               <span class="cut">{file.name}</span>
-              <button type="button" aria-label={`Remove ${file.name}`} onClick={() => onFiles(files.toSpliced(place, 1))}>
+              <button type="button" aria-label={`Remove ${file.name}`} onClick={() => props.onRemove(file.id)}>
                 <Icon name="close" />
               </button>
             </li>

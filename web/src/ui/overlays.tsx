@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { STATES, lineState, runName } from "../model/words";
 import { go, to } from "../router";
 import { forgetKey, hasKey, keyNeeded } from "../server/api";
+import { forgetChats } from "../server/chats";
 import { forgetFeeds } from "../server/run_feed";
 import { Store, useStore } from "../server/store";
 import { forgetThreads, runs, threadsOf, titles } from "../server/threads";
@@ -84,6 +85,7 @@ export function Settings({ onClose }: { onClose: () => void }): JSX.Element {
             onClick={() => {
               forgetKey();
               forgetFeeds();
+              forgetChats();
               keyNeeded.set("missing");
               forgetThreads();
               onClose();

@@ -2,16 +2,17 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import type { Choice } from "../model/chat";
 import { plural } from "../model/words";
 import { sentence } from "../server/api";
-import { type Choice, type Offer, choiceOf, isDefault, readOffer } from "../server/choices";
+import { type Offer, choiceOf, isDefault, readOffer } from "../server/choices";
 import { useStore } from "../server/store";
 import { Dialog, Problem } from "./controls";
 import { Icon } from "./icons";
 
 /** `model`: what the last run used, which is what the next one uses unless another is picked. */
-export function Picker({ conversationId, model }: { conversationId: string | undefined; model: string }): JSX.Element {
-  const store = choiceOf(conversationId);
+export function Picker({ id, model }: { id: string; model: string }): JSX.Element {
+  const store = choiceOf(id);
   const choice = useStore(store);
   const [open, setOpen] = useState(false);
   const name = choice.model || model || "default model";

@@ -8,7 +8,7 @@ import type { Call } from "../model/calls";
 import { isOpen, waitsForPerson } from "../model/calls";
 import { exact, inOrder } from "../model/invisible";
 import { type NoticeStep, type RunView, type TextStep, type ToolsStep, toolTitle } from "../model/run";
-import { type Look, clock, count, duration, groupCounts, plural, questionText } from "../model/words";
+import { type Look, clock, count, duration, groupCounts, plural } from "../model/words";
 import { go, to } from "../router";
 import { look, noticed, unseen } from "../server/away";
 import type { FeedState, RunFeed } from "../server/run_feed";
@@ -25,7 +25,7 @@ export interface RunProps {
   readOnly: boolean;
   /** Whether nothing follows the run in its thread. */
   isLast?: boolean;
-  onEdit?: ((text: string) => void) | undefined;
+  onEdit?: (() => void) | undefined;
   onRetry?: (() => void) | undefined;
   onNewRun: (runId: string) => void;
 }
@@ -76,7 +76,7 @@ function You({ view, onEdit }: { view: RunView; onEdit: RunProps["onEdit"] }): J
   return (
     <div class="you-row">
       {onEdit ? (
-        <button type="button" class="btn quiet sm edit" onClick={() => onEdit(questionText(view))} aria-label="Edit and send again">
+        <button type="button" class="btn quiet sm edit" onClick={onEdit} aria-label="Edit and send again">
           <Icon name="pen" />
           <span>Edit</span>
         </button>
