@@ -19,7 +19,7 @@ import { useStore } from "./server/store";
 import { type Thread, deleted, learnTitle, listed, runs, threadsOf, titles, watchRuns } from "./server/threads";
 import { IconButton } from "./ui/controls";
 import { Icon, Mark, State } from "./ui/icons";
-import { useKey } from "./ui/keys";
+import { useEscapeFromFields, useKey } from "./ui/keys";
 import { KeySheet, Palette, Settings, nextTheme, useTheme } from "./ui/overlays";
 import { railOpen } from "./ui/top_bar";
 
@@ -36,6 +36,7 @@ export function App(): JSX.Element {
     watchChats();
   }, [isShared]);
   useEffect(() => railOpen.set(false), [here]);
+  useEscapeFromFields(() => railOpen.set(false));
   useKey("?", () => setOver("keys"));
   useKey("ctrl+k", (event) => {
     event.preventDefault();

@@ -18,7 +18,7 @@ import { Composer } from "../ui/composer";
 import { Problem } from "../ui/controls";
 import { Dock, type Waiting } from "../ui/dock";
 import { Icon } from "../ui/icons";
-import { useKey } from "../ui/keys";
+import { useKey, useStopKey } from "../ui/keys";
 import { Picker } from "../ui/picker";
 import { Scroller } from "../ui/scroller";
 import { ShareButton } from "../ui/share";
@@ -141,20 +141,19 @@ function Bottom({ id, chat, change, active, waiting, isLost }: BottomProps): JSX
   const stop = () => {
     if (active) void stopRun(active).catch(() => undefined);
   };
-  useKey("Escape", (event) => {
+  const { isArmed, press } = useStopKey(stop, active !== undefined && !chat.edit);
+  useKey("Escape", () => change(leaveEdit), chat.edit !== undefined);
+  const escape = () => {
     if (chat.edit) change(leaveEdit);
-    else if (active) {
-      event.preventDefault();
-      stop();
-    }
-  });
+    else if (active && chat.draft === "") press();
+  };
   const view = active?.state.value.view;
   return (
     <div class="dock">
       <div class="status-place">
-        {view ? <Status view={view} isLost={isLost} isStopping={pending === "stop"} /> : chat.sending ? <SendingStatus /> : null}
+        {view ? <Status view={view} isLost={isLost} isStopping={pending === "stop"} isArmed={isArmed} /> : chat.sending ? <SendingStatus /> : null}
       </div>
-      <Dock waiting={waiting} isLost={isLost} onAnswered={focusComposer} />
+      <Dock waiting={waiting} isLost={isLost} onIdle={focusComposer} />
       <Problem text={chat.problem} />
       {chat.edit ? (
         <p class="editing">
@@ -170,6 +169,7 @@ function Bottom({ id, chat, change, active, waiting, isLost }: BottomProps): JSX
         onDraft={(draft) => change((now) => ({ ...now, draft }))}
         onSend={() => send(id, isBusy)}
         onStop={stop}
+        onEscape={escape}
         isRunning={active !== undefined}
         isStopping={pending === "stop"}
         queued={chat.queue}

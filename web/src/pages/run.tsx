@@ -19,7 +19,7 @@ import { Dock } from "../ui/dock";
 import { Icon, State } from "../ui/icons";
 import { JournalView } from "../ui/journal";
 import { JsonText, Redacted, pretty } from "../ui/json";
-import { useKey } from "../ui/keys";
+import { useStopKey } from "../ui/keys";
 import { Result } from "../ui/result";
 import { ShareButton } from "../ui/share";
 import { TimelineView } from "../ui/timeline";
@@ -53,11 +53,7 @@ export function RunDetails({ feed, call, readOnly, isRedacted = false }: Details
     document.title = `${title} · Turnwire`;
   }, [title]);
   const timeline = useMemo(() => timelineOf(view, isOpen ? Math.max(now, serverNow()) : now), [view, isOpen ? now : 0]);
-  useKey("Escape", (event) => {
-    if (!isOpen || readOnly) return;
-    event.preventDefault();
-    void stopRun(feed).catch(() => undefined);
-  });
+  const { isArmed } = useStopKey(() => void stopRun(feed).catch(() => undefined), isOpen && !readOnly);
   if (error) {
     return (
       <main class="main" id="main" tabIndex={-1}>
@@ -102,7 +98,7 @@ export function RunDetails({ feed, call, readOnly, isRedacted = false }: Details
               {isOpen ? (
                 <button type="button" class="btn" disabled={pending["run"] === "stop"} onClick={() => void stopRun(feed).catch(() => undefined)}>
                   <Icon name="stop" class="square" />
-                  {pending["run"] === "stop" ? "Stopping…" : "Stop"}
+                  {pending["run"] === "stop" ? "Stopping…" : isArmed ? "Esc again stops" : "Stop"}
                 </button>
               ) : null}
               <ShareButton runId={view.runId} />
@@ -128,7 +124,7 @@ export function RunDetails({ feed, call, readOnly, isRedacted = false }: Details
             }}
             at={atOf(feed, seq, view)}
           />
-          {waiting.length > 0 ? <Dock waiting={waiting} isLost={isLost} onAnswered={() => undefined} /> : null}
+          {waiting.length > 0 ? <Dock waiting={waiting} isLost={isLost} /> : null}
           {chosen ? <CallDetails call={chosen} view={view} feed={feed} readOnly={readOnly} /> : null}
         </section>
         <JournalView events={feed.events} n={view.lastSeq} startAt={view.createdAt} selected={seq} onSelect={setSeq} runId={view.runId} />

@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Attachment, Message } from "../model/chat";
 import { Icon } from "./icons";
+import { isComposing, typed } from "./keys";
 
 const MAX_HEIGHT = 240;
 /** The gateway takes bodies of 4 MB, and base64 needs a third more than the file. */
@@ -40,6 +41,7 @@ export interface ComposerProps {
   onDraft: (text: string) => void;
   onSend: () => void;
   onStop: () => void;
+  onEscape: () => void;
   isRunning: boolean;
   isStopping: boolean;
   /** A message that is sent once the run is over. */
@@ -122,9 +124,12 @@ export function Composer(props: ComposerProps): JSX.Element {
         value={draft}
         onInput={(event) => onDraft(event.currentTarget.value)}
         onKeyDown={(event) => {
-          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+          if (isComposing(event)) return;
+          typed.at = performance.now();
+          if (event.key === "Escape") props.onEscape();
+          else if (event.key === "Enter" && !event.shiftKey) onSend();
+          else return;
           event.preventDefault();
-          onSend();
         }}
       />
       <div class="tray">

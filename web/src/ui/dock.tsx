@@ -6,7 +6,7 @@
  */
 
 import { ConflictError } from "turnwire";
-import type { JSX } from "preact";
+import type { JSX, RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Call, type Question, openQuestion } from "../model/calls";
 import { exact, exactJson } from "../model/invisible";
@@ -20,12 +20,10 @@ import { OnItsWay, Problem, useNow } from "./controls";
 import { SchemaForm } from "./form";
 import { Icon, LookIcon } from "./icons";
 import { JsonText, parsed, pretty } from "./json";
-import { useKey } from "./keys";
+import { SETTLE_MS, typed, useKey } from "./keys";
 import { Facts } from "./tool_card";
 
 const SENDING = "Sending your answer…";
-/** A key does not answer what has only just appeared under the fingers. */
-const SETTLE_MS = 500;
 
 export interface Waiting {
   feed: RunFeed;
@@ -33,26 +31,47 @@ export interface Waiting {
   effect: string | undefined;
 }
 
-export function Dock({ waiting, isLost, onAnswered }: { waiting: Waiting[]; isLost: boolean; onAnswered: () => void }): JSX.Element | null {
+/** `onIdle` is called when nothing waits any more and nothing has the focus. */
+export function Dock({ waiting, isLost, onIdle }: { waiting: Waiting[]; isLost: boolean; onIdle?: () => void }): JSX.Element | null {
   const [place, setPlace] = useState(0);
+  const section = useRef<HTMLElement>(null);
   const current = waiting[Math.min(place, waiting.length - 1)];
+  const question = current && openQuestion(current.call);
+  const key = current && `${current.feed.runId}-${current.call.callId}-${question?.inputId ?? ""}`;
   useKey("w", () => setPlace((place + 1) % Math.max(1, waiting.length)), waiting.length > 0);
+  useEffect(() => takeFocus(section), [key]);
+  useEffect(() => {
+    if (key === undefined) return undefined;
+    return () => document.activeElement === document.body && !document.querySelector(".ask") && onIdle?.();
+  }, [key]);
   if (!current) return null;
-  const question = openQuestion(current.call);
-  const key = `${current.feed.runId}-${current.call.callId}-${question?.inputId ?? ""}`;
   const at = Math.min(place, waiting.length - 1);
   const several = waiting.length > 1 ? <Pager at={at} n={waiting.length} go={setPlace} /> : null;
   return (
-    <section class="ask" data-st={question?.isAboutOutcome ? "unknown" : question ? "question" : "approval"} aria-label="Waits for you" key={key}>
+    <section class="ask" data-st={question?.isAboutOutcome ? "unknown" : question ? "question" : "approval"} aria-label="Waits for you" key={key} ref={section} tabIndex={-1}>
       {question?.isAboutOutcome ? (
-        <Settle {...current} question={question} isLost={isLost} several={several} onAnswered={onAnswered} />
+        <Settle {...current} question={question} isLost={isLost} several={several} />
       ) : question ? (
-        <Asks {...current} question={question} isLost={isLost} several={several} onAnswered={onAnswered} />
+        <Asks {...current} question={question} isLost={isLost} several={several} />
       ) : (
-        <Approve {...current} isLost={isLost} several={several} onAnswered={onAnswered} all={waiting} />
+        <Approve {...current} isLost={isLost} several={several} all={waiting} />
       )}
     </section>
   );
+}
+
+/** The keys of a question work at once, unless the person is writing or reads something else. */
+function takeFocus(section: RefObject<HTMLElement | null>): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const take = () => {
+    const [here, field] = [document.activeElement, document.getElementById("composer")];
+    const isIdle = here === document.body || (here === field && field instanceof HTMLTextAreaElement && field.value === "");
+    const left = SETTLE_MS - (performance.now() - typed.at);
+    if (isIdle && left > 0) timer = setTimeout(take, left);
+    else if (isIdle) section.current?.focus({ preventScroll: true });
+  };
+  take();
+  return () => clearTimeout(timer);
 }
 
 function Pager({ at, n, go }: { at: number; n: number; go: (place: number) => void }): JSX.Element {
@@ -72,7 +91,6 @@ function Pager({ at, n, go }: { at: number; n: number; go: (place: number) => vo
 interface ItemProps extends Waiting {
   isLost: boolean;
   several: JSX.Element | null;
-  onAnswered: () => void;
 }
 
 /** When the question appeared; keys answer it only a moment later. */
@@ -87,7 +105,7 @@ function Left({ until, then }: { until: string | undefined; then: string }): JSX
   return <span class="num dim">{`${duration(Date.parse(until) - now)} left, then ${then}`}</span>;
 }
 
-function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemProps & { all: Waiting[] }): JSX.Element {
+function Approve({ feed, call, effect, isLost, several, all }: ItemProps & { all: Waiting[] }): JSX.Element {
   const given = useMemo(() => parsed(call.arguments) as Record<string, unknown> | undefined, [call.arguments]);
   const isObject = given !== undefined && !Array.isArray(given);
   const fields = useMemo(() => (isObject ? fieldsOfValues(given) : []), [given]);
@@ -109,7 +127,6 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
     try {
       const why = reason.trim();
       await decide(feed, call.callId, { decision, ...(why ? { reason: why } : {}), ...edited, ...(remember ? { remember } : {}) });
-      onAnswered();
     } catch (error) {
       setProblem(error instanceof ConflictError ? "Somebody else has answered already." : sentence(error));
     }
@@ -226,7 +243,7 @@ function LostNote(): JSX.Element {
 }
 
 /** What to do about a call that was sent and never answered. */
-function Settle({ feed, call, question, isLost, several, onAnswered }: ItemProps & { question: Question }): JSX.Element {
+function Settle({ feed, call, question, isLost, several }: ItemProps & { question: Question }): JSX.Element {
   const [result, setResult] = useState("");
   const [problem, setProblem] = useState("");
   const isSent = feed.state.value.pending[call.callId] !== undefined;
@@ -236,7 +253,6 @@ function Settle({ feed, call, question, isLost, several, onAnswered }: ItemProps
     const content = outcome === "done" && result.trim() ? { outcome, result: result.trim() } : { outcome };
     try {
       await answer(feed, call.callId, { action: "accept", content, inputId: question.inputId });
-      onAnswered();
     } catch (error) {
       setProblem(error instanceof ConflictError ? "Somebody else has answered already." : sentence(error));
     }
@@ -278,7 +294,7 @@ function Settle({ feed, call, question, isLost, several, onAnswered }: ItemProps
   );
 }
 
-function Asks({ feed, call, question, isLost, several, onAnswered }: ItemProps & { question: Question }): JSX.Element {
+function Asks({ feed, call, question, isLost, several }: ItemProps & { question: Question }): JSX.Element {
   const fields = useMemo(() => fieldsOf(question.schema), [question]);
   const [draft, setDraft] = useState(() => draftOf(fields, question.schema));
   const [problems, setProblems] = useState<Record<string, string>>({});
@@ -295,7 +311,6 @@ function Asks({ feed, call, question, isLost, several, onAnswered }: ItemProps &
     try {
       const content = action === "accept" ? { content: read.values } : {};
       await answer(feed, call.callId, { action, ...content, inputId: question.inputId });
-      onAnswered();
     } catch (error) {
       setProblem(error instanceof ConflictError ? "Somebody else has answered already." : sentence(error));
     }

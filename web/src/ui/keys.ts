@@ -1,6 +1,17 @@
-/** Keys of the page. Letters do nothing while a text field has the focus. */
+/** Keys of the page. In a field, and while an input method composes, they belong to the text. */
 
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { announce } from "../server/announcer";
+import { railOpen } from "./top_bar";
+
+/** When the person last typed a message: a key does not answer what has only just come under the fingers. */
+export const typed = { at: -Infinity };
+export const SETTLE_MS = 500;
+
+/** Whether the key belongs to the input method; some browsers say so by the code alone. */
+export function isComposing(event: KeyboardEvent): boolean {
+  return event.isComposing || event.keyCode === 229;
+}
 
 /** Calls `action` on a key such as `a`, `Escape`, `?` or `ctrl+k`, while `on`. */
 export function useKey(key: string, action: (event: KeyboardEvent) => void, on = true): void {
@@ -9,9 +20,8 @@ export function useKey(key: string, action: (event: KeyboardEvent) => void, on =
   useEffect(() => {
     if (!on) return undefined;
     const listen = (event: KeyboardEvent) => {
-      if (event.defaultPrevented || keyOf(event) !== key) return;
-      const field = isField(event.target);
-      if (field && !key.startsWith("ctrl+") && key !== "Escape") return;
+      if (event.defaultPrevented || isComposing(event) || keyOf(event) !== key) return;
+      if (isField(event.target) && !key.startsWith("ctrl+")) return;
       // A window over the page has its own keys.
       if (document.querySelector("dialog[open]") && key !== "ctrl+k") return;
       latest.current(event);
@@ -21,6 +31,46 @@ export function useKey(key: string, action: (event: KeyboardEvent) => void, on =
   }, [key, on]);
 }
 
+/** Esc in a field empties a search, and otherwise leaves the field as it is. The composer has its own. */
+export function useEscapeFromFields(then: () => void): void {
+  useEffect(() => {
+    const listen = (event: KeyboardEvent) => {
+      const field = event.target;
+      if (event.key !== "Escape" || event.defaultPrevented || isComposing(event) || !isField(field)) return;
+      if (field.id === "composer" || field.closest("dialog")) return;
+      event.preventDefault();
+      if (field instanceof HTMLInputElement && field.type === "search" && field.value !== "") {
+        field.value = "";
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+        return;
+      }
+      (field.closest<HTMLElement>(".ask") ?? document.getElementById("composer") ?? document.getElementById("main"))?.focus();
+      then();
+    };
+    addEventListener("keydown", listen);
+    return () => removeEventListener("keydown", listen);
+  }, []);
+}
+
+const AGAIN_MS = 2000;
+
+/** Esc stops the run with the second press, because the first may have been for something else. */
+export function useStopKey(stop: () => void, on: boolean): { isArmed: boolean; press: () => void } {
+  const [isArmed, setIsArmed] = useState(false);
+  useEffect(() => {
+    if (!isArmed) return undefined;
+    announce({ text: "Esc again stops the run", alert: false });
+    const timer = setTimeout(() => setIsArmed(false), AGAIN_MS);
+    return () => clearTimeout(timer);
+  }, [isArmed]);
+  const press = () => {
+    if (isArmed) stop();
+    setIsArmed(!isArmed);
+  };
+  useKey("Escape", (event) => railOpen.value || (event.preventDefault(), press()), on);
+  return { isArmed: isArmed && on, press };
+}
+
 function keyOf(event: KeyboardEvent): string {
   const held = event.ctrlKey || event.metaKey;
   if (event.altKey) return "";
@@ -28,7 +78,7 @@ function keyOf(event: KeyboardEvent): string {
   return held ? `ctrl+${name}` : name;
 }
 
-export function isField(target: EventTarget | null): boolean {
+function isField(target: EventTarget | null): target is HTMLElement {
   if (!(target instanceof HTMLElement)) return false;
   if (target instanceof HTMLInputElement) return !["checkbox", "radio", "button", "submit"].includes(target.type);
   return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement || target.isContentEditable;
@@ -38,7 +88,8 @@ export function isField(target: EventTarget | null): boolean {
 export const KEYS: [string, string][] = [
   ["Enter", "Send"],
   ["Shift Enter", "New line"],
-  ["Esc", "Stop the run, or close what is open"],
+  ["Esc", "Leave a field, or close what is open"],
+  ["Esc Esc", "Stop the run, where nothing is written"],
   ["A", "Approve what the dock shows"],
   ["D", "Deny it"],
   ["E", "Edit its arguments"],

@@ -11,7 +11,7 @@ import { Store, useStore } from "../server/store";
 import { forgetThreads, runs, threadsOf, titles } from "../server/threads";
 import { Dialog } from "./controls";
 import { Icon, State } from "./icons";
-import { KEYS } from "./keys";
+import { KEYS, isComposing } from "./keys";
 
 const THEME = "turnwire.theme";
 type Theme = "system" | "light" | "dark";
@@ -143,6 +143,7 @@ export function Palette({ onClose, onOver }: { onClose: () => void; onOver: (wha
         value={text}
         onInput={(event) => (setText(event.currentTarget.value), setAt(0))}
         onKeyDown={(event) => {
+          if (isComposing(event)) return;
           const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
           if (by !== 0 && found.length > 0) {
             event.preventDefault();

@@ -274,33 +274,20 @@ function Counted({ n, look, word }: { n: number; look: Look; word: string }): JS
  * What the run is doing now, in words. It stands above the composer and not at the end of the
  * steps, where every new step would push it away.
  */
-export function Status({ view, isLost, isStopping }: { view: RunView; isLost: boolean; isStopping: boolean }): JSX.Element {
+export function Status({ view, isLost, isStopping, isArmed }: { view: RunView; isLost: boolean; isStopping: boolean; isArmed: boolean }): JSX.Element {
   const now = useNow(true);
   const isLate = useLate(isStopping);
   const open = Object.values(view.calls).filter(isOpen);
   const waits = open.filter(waitsForPerson).length;
   const working = open.length - waits;
   const since = view.turns.at(-1)?.startedAt ?? view.createdAt;
-  const writing = view.steps.at(-1)?.kind === "message" && working + waits === 0;
   const words = isStopping
-    ? isLate
-      ? NO_ANSWER
-      : "Stopping…"
-    : isLost
-      ? "Everything shown here is kept."
-      : waits > 0 && working > 0
-        ? `Waiting for you and ${plural(working, "tool")}`
-        : waits > 0
-          ? "Waits for you. The run is kept, you can close this page."
-          : working > 0
-            ? `Waiting for ${plural(working, "tool")}`
-            : view.retrying
-              ? `The model failed, attempt ${view.retrying.attempt} follows`
-              : writing
-                ? "Writing"
-                : view.startedAt
-                  ? "Thinking"
-                  : "Sending…";
+    ? isLate ? NO_ANSWER : "Stopping…"
+    : isArmed
+      ? "Esc again stops the run"
+      : isLost
+        ? "Everything shown here is kept."
+        : doing(view, waits, working);
   const timed = view.createdAt !== "" && waits === 0 && !isLost;
   return (
     <p class="status">
@@ -311,6 +298,14 @@ export function Status({ view, isLost, isStopping }: { view: RunView; isLost: bo
       {timed ? <span class="num dim">{duration(now - Date.parse(since))}</span> : null}
     </p>
   );
+}
+
+function doing(view: RunView, waits: number, working: number): string {
+  if (waits > 0) return working > 0 ? `Waiting for you and ${plural(working, "tool")}` : "Waits for you. The run is kept, you can close this page.";
+  if (working > 0) return `Waiting for ${plural(working, "tool")}`;
+  if (view.retrying) return `The model failed, attempt ${view.retrying.attempt} follows`;
+  if (view.steps.at(-1)?.kind === "message") return "Writing";
+  return view.startedAt ? "Thinking" : "Sending…";
 }
 
 /** How it ended, and what can be done with it. */

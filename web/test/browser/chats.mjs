@@ -236,3 +236,57 @@ test("a message that arrives late moves nobody, and one that is refused is a dra
   await page.getByText("Not like this.").waitFor();
   assert.equal(await message(page).inputValue(), "refused");
 });
+
+test("Esc has one meaning in each place, and an input method keeps its keys", async (world) => {
+  const page = await world.page();
+  const id = await beginHeld(page, "Over.");
+  const [{ run_id: run }] = await runsOf(world, id);
+  const isOver = async () => (await eventsOf(world, run)).includes("run_finished");
+  const search = page.getByLabel("Search chats");
+  const reason = page.getByLabel(/Reason for a denial/);
+  await search.fill("be");
+  await page.keyboard.press("Escape");
+  assert.equal(await search.inputValue(), "");
+  await reason.fill("no");
+  await page.keyboard.press("Escape");
+  assert.equal(await reason.inputValue(), "no", "what was typed stays");
+  assert.ok(await dock(page).evaluate((one) => one === document.activeElement), "the focus goes back to the question");
+  await message(page).fill("に");
+  for (const [key, init] of [["Escape", { isComposing: true }], ["Enter", { isComposing: true }], ["Enter", { keyCode: 229 }]]) {
+    await message(page).evaluate((field, more) => field.dispatchEvent(new KeyboardEvent("keydown", { bubbles: true, cancelable: true, ...more })), { key, ...init });
+  }
+  await page.keyboard.press("Escape");
+  assert.equal(await message(page).inputValue(), "に", "it is neither sent nor emptied");
+  await page.evaluate((to) => (location.hash = `#/run/${to}`), run);
+  await page.getByPlaceholder("Filter").fill("tool");
+  await page.keyboard.press("Escape");
+  await go(page, id);
+  assert.equal(await isOver(), false, "nothing has stopped the run");
+  await message(page).fill("");
+  await message(page).press("Escape");
+  await page.getByText("Esc again stops the run").first().waitFor();
+  assert.equal(await isOver(), false);
+  await page.keyboard.press("Escape");
+  await until("it is stopped", isOver);
+});
+
+test("A and D decide where their hints are shown, and are letters where they are not", async (world) => {
+  const page = await world.page();
+  await begin(page, { calls: [HELD, call("add", { a: 3, b: 3 })] }, { text: "Both decided." });
+  await dock(page).getByText("1 of 2").waitFor();
+  // The person has just written, so the question waits for a moment and then has the focus.
+  await button(page, /^Approve A/).waitFor();
+  await message(page).focus();
+  await button(page, "Approve", { exact: true }).waitFor();
+  await page.keyboard.press("a");
+  assert.equal(await message(page).inputValue(), "a");
+  await message(page).fill("");
+  await page.locator(".log").focus();
+  await button(page, /^Approve A/).waitFor();
+  await until("A approves", async () => (await page.keyboard.press("a"), (await dock(page).getByText("of 2").count()) === 0));
+  await button(page, /^Deny D/).waitFor();
+  await until("D denies", async () => (await page.keyboard.press("d"), (await dock(page).count()) === 0));
+  await says(page, "Both decided.");
+  assert.deepEqual((await page.locator("details.tool summary .word").allTextContents()).toSorted(), ["denied", "done"]);
+  assert.equal(await message(page).inputValue(), "");
+});

@@ -37,6 +37,8 @@ test("keys alone: ask, change arguments, approve, stop, open an event, share", a
   await cardSays(page, "props/wait_for_cancel", "running");
   await page.locator(".log").focus();
   await page.keyboard.press("Escape");
+  await page.getByText("Esc again stops the run").first().waitFor();
+  await page.keyboard.press("Escape");
   await page.getByText(/Stopped by you/).waitFor();
   await page.keyboard.press("t");
   await page.getByRole("group", { name: "Lanes" }).waitFor();
