@@ -16,7 +16,7 @@ import { keyNeeded, line } from "./server/api";
 import { unseen, watchEnds } from "./server/away";
 import { chatOf, uidOf, unnamed, watchChats } from "./server/chats";
 import { useStore } from "./server/store";
-import { type Thread, deleted, learnTitle, listed, runs, threadsOf, titles, watchRuns } from "./server/threads";
+import { type Thread, hasOlder, learnTitle, listed, readOlder, runs, searchThreads, titles, useThreads, watchRuns } from "./server/threads";
 import { IconButton } from "./ui/controls";
 import { Icon, Mark, State } from "./ui/icons";
 import { useEscapeFromFields, useKey } from "./ui/keys";
@@ -159,18 +159,19 @@ function Rail({ here, onOver }: { here: Route; onOver: (what: "keys" | "palette"
 }
 
 function Threads({ search, current }: { search: string; current: string | undefined }): JSX.Element {
-  const list = useStore(runs);
   const names = useStore(titles);
-  const gone = useStore(deleted);
   const isListed = useStore(listed);
+  const isMore = useStore(hasOlder);
   const fresh = useStore(unseen);
-  const threads = threadsOf(list).filter((thread) => !gone.has(thread.id));
-  useEffect(() => {
-    for (const thread of threads.slice(0, 40)) void learnTitle(thread);
-  }, [threads.map((thread) => thread.id).join()]);
+  const threads = useThreads();
   const wanted = search.trim().toLowerCase();
+  const matches = useMatches(wanted);
   const nameOf = (thread: Thread) => names[thread.id] ?? thread.runs[0]?.title ?? "Chat";
-  const shown = threads.filter((thread) => nameOf(thread).toLowerCase().includes(wanted));
+  const shown = threads.filter((thread) => nameOf(thread).toLowerCase().includes(wanted) || matches.has(thread.id));
+  useEffect(() => shown.forEach(learnTitle), [shown.map((thread) => thread.id).join()]);
+  useEffect(() => {
+    if (isListed && threads.length < FEW_CHATS) void readOlder(FIRST_PAGES).catch(() => undefined);
+  }, [isListed]);
   const days = byDay(shown);
   return (
     <div class="threads">
@@ -196,9 +197,36 @@ function Threads({ search, current }: { search: string; current: string | undefi
           </ul>
         </section>
       ))}
+      {isMore && !wanted ? (
+        <button type="button" class="btn quiet sm" onClick={() => void readOlder().catch(() => undefined)}>
+          Older chats
+        </button>
+      ) : null}
       {isListed && shown.length === 0 ? <p class="dim none">{wanted ? "No chat has this name." : "No chats yet."}</p> : null}
     </div>
   );
+}
+
+/** With fewer chats among the newest runs, older ones are looked for at once, in so many pages of runs. */
+const FEW_CHATS = 20;
+const FIRST_PAGES = 3;
+const TYPING_MS = 250;
+
+/** The chats in which a message has the text, as the server knows. */
+function useMatches(text: string): ReadonlySet<string> {
+  const [matches, setMatches] = useState<ReadonlySet<string>>(new Set());
+  useEffect(() => {
+    setMatches(new Set());
+    if (text.length < 2) return undefined;
+    let isWanted = true;
+    const search = () => void searchThreads(text).then((ids) => isWanted && setMatches(ids), () => undefined);
+    const timer = setTimeout(search, TYPING_MS);
+    return () => {
+      isWanted = false;
+      clearTimeout(timer);
+    };
+  }, [text]);
+  return matches;
 }
 
 /** New chats whose first message the server does not have yet. */

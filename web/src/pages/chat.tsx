@@ -13,9 +13,9 @@ import { choiceOf } from "../server/choices";
 import { itemsOf, stopRun } from "../server/commands";
 import { type RunFeed, feedOf, useFeeds } from "../server/run_feed";
 import { useStore } from "../server/store";
-import { type RunLine, type RunPage, linesOf, noteRun, runs, titles } from "../server/threads";
+import { type RunLine, type RunPage, deleted, findThread, linesOf, noteRun, runs, titles } from "../server/threads";
 import { Composer } from "../ui/composer";
-import { Problem } from "../ui/controls";
+import { CopyButton, Empty, Problem } from "../ui/controls";
 import { Dock, type Waiting } from "../ui/dock";
 import { Icon } from "../ui/icons";
 import { useKey, useStopKey } from "../ui/keys";
@@ -31,6 +31,35 @@ const SHOWN_RUNS = 12;
 
 /** `id`: `new`, `new/…` until the server has named it, or the ID of a conversation. Each has a page of its own. */
 export function ChatPage({ id }: { id: string }): JSX.Element {
+  const conversationId = serverId(id);
+  useEffect(() => {
+    if (conversationId) void findThread(conversationId).catch(() => undefined);
+  }, [conversationId]);
+  return useStore(deleted).has(id) ? <NoChat chat={chatOf(id).value} /> : <OpenChat id={id} />;
+}
+
+/** What was written for a chat that is not there is kept for another one. */
+function NoChat({ chat }: { chat: Chat }): JSX.Element {
+  const unsent = [chat.sending?.text, chat.queue?.text, chat.draft].filter(Boolean).join("\n\n");
+  return (
+    <main class="main chat" id="main" tabIndex={-1}>
+      <TopBar title="No such chat" />
+      <Empty title="This chat does not exist">
+        <p>
+          It was deleted, or this server never had it. What was done in it may be in the <a href={to.runs}>list of runs</a>.
+        </p>
+        {unsent ? (
+          <div class="acts">
+            <p class="cut">{`Not sent: ${unsent}`}</p>
+            <CopyButton text={unsent} what="what was not sent" />
+          </div>
+        ) : null}
+      </Empty>
+    </main>
+  );
+}
+
+function OpenChat({ id }: { id: string }): JSX.Element {
   const conversationId = serverId(id);
   const list = useStore(runs);
   const chat = useStore(chatOf(id));

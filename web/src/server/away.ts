@@ -8,7 +8,7 @@
 import { route } from "../router";
 import { announce } from "./announcer";
 import { serverNow } from "./clock";
-import { Store } from "./store";
+import { Store, keepIds, keptIds } from "./store";
 import { type RunLine, isAtWork, runs } from "./threads";
 
 const AT_WORK = "turnwire.at-work";
@@ -16,23 +16,11 @@ const UNSEEN = "turnwire.unseen";
 const MAX_KEPT = 100;
 
 /** Runs that are over and were not looked at since. */
-export const unseen = new Store<ReadonlySet<string>>(read(UNSEEN));
+export const unseen = new Store<ReadonlySet<string>>(keptIds(UNSEEN));
 /** Those of them that were opened on this page, which goes on saying so. */
 export const noticed = new Store<ReadonlySet<string>>(new Set());
 
 let lookingSince = serverNow();
-
-function read(key: string): ReadonlySet<string> {
-  try {
-    return new Set(JSON.parse(localStorage.getItem(key) ?? "[]") as string[]);
-  } catch {
-    return new Set();
-  }
-}
-
-function write(key: string, ids: Iterable<string>): void {
-  localStorage.setItem(key, JSON.stringify([...ids].slice(-MAX_KEPT)));
-}
 
 /** Watches the list of runs for as long as the page is open. */
 export function watchEnds(): void {
@@ -40,19 +28,19 @@ export function watchEnds(): void {
     if (!document.hidden) lookingSince = serverNow();
   });
   runs.watch(compare);
-  unseen.watch(() => write(UNSEEN, unseen.value));
+  unseen.watch(() => keepIds(UNSEEN, unseen.value, MAX_KEPT));
 }
 
 function compare(): void {
   if (document.hidden) return;
-  const before = read(AT_WORK);
+  const before = keptIds(AT_WORK);
   const atWork = new Set(before);
   const ended: string[] = [];
   for (const run of runs.value) {
     if (isAtWork(run)) atWork.add(run.run_id);
     else if (atWork.delete(run.run_id) && !wasSeen(run)) ended.push(run.run_id);
   }
-  if (atWork.size !== before.size || [...atWork].some((id) => !before.has(id))) write(AT_WORK, atWork);
+  if (atWork.size !== before.size || [...atWork].some((id) => !before.has(id))) keepIds(AT_WORK, atWork, MAX_KEPT);
   if (ended.length > 0) unseen.update((ids) => new Set([...ids, ...ended]));
 }
 

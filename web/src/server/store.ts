@@ -43,3 +43,17 @@ export function useStore<T>(store: Store<T>): T {
   }, [store]);
   return drawn.current;
 }
+
+/** A set of IDs that this browser keeps. */
+export function keptIds(key: string): ReadonlySet<string> {
+  try {
+    return new Set(JSON.parse(localStorage.getItem(key) ?? "[]") as string[]);
+  } catch {
+    return new Set();
+  }
+}
+
+/** Keeps the newest of them. */
+export function keepIds(key: string, ids: Iterable<string>, most: number): void {
+  localStorage.setItem(key, JSON.stringify([...ids].slice(-most)));
+}

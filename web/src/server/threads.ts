@@ -7,7 +7,7 @@
  */
 
 import { connection, keyNeeded, line, request, requestIfThere } from "./api";
-import { Store } from "./store";
+import { Store, keepIds, keptIds, useStore } from "./store";
 
 /** A line of `GET /v1/runs`; what this page knows of a run before the server lists it has less. */
 export interface RunLine {
@@ -41,12 +41,18 @@ export interface Thread {
 export const runs = new Store<RunLine[]>([]);
 /** Whether the list has been read once. */
 export const listed = new Store(false);
+/** Runs before the newest, as far as they were asked for; and others that were seen or searched for. */
+export const older = new Store<RunLine[]>([]);
+export const found = new Store<RunLine[]>([]);
+export const hasOlder = new Store(false);
 /** Titles by conversation: given by a person, or the beginning of the first message. */
 export const titles = new Store<Record<string, string>>({});
 
 /** Counts the changes of the server, for whoever shows more than the newest runs. */
 export const changes = new Store(0);
 
+/** So many older chats come at once, if there are as many. */
+const MORE_CHATS = 20;
 const HIDDEN_POLL_MS = 15_000;
 const LOST_POLL_MS = 10_000;
 const AGAIN_MS = 500;
@@ -92,8 +98,36 @@ function pause(ms: number): Promise<void> {
 /** Reads the newest runs. */
 export async function readRuns(): Promise<void> {
   const page = await request<RunPage>("/v1/runs?limit=100");
-  if (JSON.stringify(page.data) !== JSON.stringify(runs.value)) runs.set(page.data);
+  if (JSON.stringify(page.data) !== JSON.stringify(runs.value)) {
+    find(runs.value.filter((run) => run.conversation_id));
+    runs.set(page.data);
+  }
+  if (!listed.value) hasOlder.set(page.has_more);
   listed.set(true);
+}
+
+/** Reads on in the list of runs until there are more chats: many runs may belong to none. */
+export async function readOlder(maxPages = 10): Promise<void> {
+  const known = new Set(runs.value.map((run) => run.run_id));
+  let missing = MORE_CHATS;
+  for (let n = 0; n < maxPages && missing > 0 && hasOlder.value; n += 1) {
+    const after = older.value.at(-1)?.run_id ?? runs.value.at(-1)?.run_id;
+    const page = await request<RunPage>(`/v1/runs?limit=100${after ? `&after=${encodeURIComponent(after)}` : ""}`);
+    older.update((list) => [...list, ...page.data.filter((run) => !known.has(run.run_id))]);
+    hasOlder.set(page.has_more);
+    missing -= threadsOf(page.data).length;
+  }
+}
+
+function find(lines: readonly RunLine[]): void {
+  found.update((list) => [...new Map([...list, ...lines].map((run) => [run.run_id, run])).values()]);
+}
+
+/** The chats in which a message has the text. They are listed from now on, however old they are. */
+export async function searchThreads(text: string): Promise<ReadonlySet<string>> {
+  const { data } = await request<RunPage>(`/v1/runs?limit=100&q=${encodeURIComponent(text)}`);
+  find(data);
+  return new Set(threadsOf(data).map((thread) => thread.id));
 }
 
 /**
@@ -128,6 +162,7 @@ async function readAgain(): Promise<void> {
 /** A line of the server replaces everything that was known of the run. */
 function replaceRun(changed: RunLine): void {
   runs.update((list) => insert(list.filter((one) => one.run_id !== changed.run_id), changed));
+  for (const store of [older, found]) store.update((list) => list.map((one) => (one.run_id === changed.run_id ? changed : one)));
   changes.update((n) => n + 1);
 }
 
@@ -155,10 +190,10 @@ export function linesOf(list: readonly RunLine[], known: readonly RunLine[], id:
   return [...byId.values()].sort((a, b) => a.created_at.localeCompare(b.created_at));
 }
 
-/** The threads, the one with the newest run first. */
+/** The threads of some runs, the one with the newest run first. */
 export function threadsOf(list: readonly RunLine[]): Thread[] {
   const byId = new Map<string, Thread>();
-  for (const run of list) {
+  for (const run of [...list].sort((a, b) => b.created_at.localeCompare(a.created_at))) {
     if (!run.conversation_id) continue;
     const thread = byId.get(run.conversation_id) ?? { id: run.conversation_id, runs: [], at: run.created_at };
     thread.runs.unshift(run);
@@ -167,23 +202,39 @@ export function threadsOf(list: readonly RunLine[]): Thread[] {
   return [...byId.values()];
 }
 
-interface Conversation {
+/** All threads that are known and were not deleted. */
+export function useThreads(): Thread[] {
+  const lists = [useStore(found), useStore(older), useStore(runs)];
+  const gone = useStore(deleted);
+  const byId = new Map(lists.flat().map((run) => [run.run_id, run]));
+  return threadsOf([...byId.values()]).filter((thread) => !gone.has(thread.id));
+}
+
+export interface Conversation {
   metadata?: Record<string, string>;
 }
 
 const asked = new Set<string>();
+let learning = Promise.resolve();
 
-/** Finds out the title of a thread, once. */
-export async function learnTitle(thread: Thread): Promise<void> {
+/** Finds out the title of a thread, once, and whether it is there. One after the other: what the person does comes first. */
+export function learnTitle(thread: Thread): void {
   if (asked.has(thread.id)) return;
   asked.add(thread.id);
-  try {
-    const conversation = await requestIfThere<Conversation>(`/v1/conversations/${encodeURIComponent(thread.id)}`);
-    const title = conversation?.metadata?.["title"] ?? thread.runs[0]?.title ?? (await firstMessage(thread.id));
-    if (title) setTitle(thread.id, title);
-  } catch {
-    asked.delete(thread.id);
-  }
+  learning = learning.then(() => readTitle(thread)).catch(() => void asked.delete(thread.id));
+}
+
+async function readTitle(thread: Thread): Promise<void> {
+  const conversation = await findThread(thread.id);
+  const title = conversation?.metadata?.["title"] ?? thread.runs[0]?.title ?? (await firstMessage(thread.id));
+  if (title) setTitle(thread.id, title);
+}
+
+/** A thread that the server does not have is listed no more, though its runs are. */
+export async function findThread(id: string): Promise<Conversation | undefined> {
+  const conversation = await requestIfThere<Conversation>(`/v1/conversations/${encodeURIComponent(id)}`);
+  if (!conversation) noteDeleted(id);
+  return conversation;
 }
 
 interface Items {
@@ -211,16 +262,24 @@ export async function renameThread(id: string, title: string): Promise<void> {
 /** Deletes a thread. Its runs stay in the list of runs, without it. */
 export async function deleteThread(id: string): Promise<void> {
   await request(`/v1/conversations/${encodeURIComponent(id)}`, { method: "DELETE" });
-  deleted.update((all) => new Set(all).add(id));
+  noteDeleted(id);
 }
 
-/** Threads that were deleted here; their runs may be listed for a while. */
-export const deleted = new Store<ReadonlySet<string>>(new Set());
+const DELETED = "turnwire.deleted";
+const MAX_DELETED = 500;
+
+/** Threads that the server does not have: their runs are listed still. */
+export const deleted = new Store(keptIds(DELETED));
+
+function noteDeleted(id: string): void {
+  deleted.update((all) => new Set(all).add(id));
+  keepIds(DELETED, deleted.value, MAX_DELETED);
+}
 
 /** Forgets all lists, because another key shows other runs. */
 export function forgetThreads(): void {
   asked.clear();
-  runs.set([]);
+  for (const store of [runs, older, found]) store.set([]);
   titles.set({});
   listed.set(false);
   void readRuns().catch(() => undefined);

@@ -8,7 +8,7 @@ import { forgetKey, hasKey, keyNeeded } from "../server/api";
 import { forgetChats } from "../server/chats";
 import { forgetFeeds } from "../server/run_feed";
 import { Store, useStore } from "../server/store";
-import { forgetThreads, runs, threadsOf, titles } from "../server/threads";
+import { forgetThreads, runs, titles, useThreads } from "../server/threads";
 import { Dialog } from "./controls";
 import { Icon, State } from "./icons";
 import { KEYS, isComposing } from "./keys";
@@ -114,6 +114,7 @@ export function Palette({ onClose, onOver }: { onClose: () => void; onOver: (wha
   useEffect(() => field.current?.focus(), []);
   const list = useStore(runs);
   const names = useStore(titles);
+  const threads = useThreads();
   const jump = (address: string) => () => (go(address), onClose());
   const places: Place[] = [
     { label: "New chat", hint: "N", icon: "pen", open: jump(to.chat()) },
@@ -123,7 +124,7 @@ export function Palette({ onClose, onOver }: { onClose: () => void; onOver: (wha
     { label: "Change the theme", hint: "", icon: "moon", open: () => (nextTheme(), onClose()) },
     { label: "Keys", hint: "?", icon: "keyboard", open: () => onOver("keys") },
     { label: "Settings", hint: "", icon: "gear", open: () => onOver("settings") },
-    ...threadsOf(list).map((thread) => ({ label: names[thread.id] ?? "Chat", hint: "chat", icon: "chat", open: jump(to.chat(thread.id)) })),
+    ...threads.map((thread) => ({ label: names[thread.id] ?? "Chat", hint: "chat", icon: "chat", open: jump(to.chat(thread.id)) })),
     ...list.slice(0, 50).map((run) => ({ label: run.title || runName(run.run_id), hint: `run, ${lineState(run).word}`, icon: "runs", open: jump(to.run(run.run_id)) })),
   ];
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);

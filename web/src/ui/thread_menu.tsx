@@ -2,8 +2,10 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { EMPTY_CHAT } from "../model/chat";
 import { go, to } from "../router";
 import { sentence } from "../server/api";
+import { chatOf } from "../server/chats";
 import { deleteThread, renameThread, titles } from "../server/threads";
 import { Dialog, IconButton } from "./controls";
 
@@ -64,6 +66,7 @@ export function ThreadMenu({ id }: { id: string }): JSX.Element {
                 onClick={() =>
                   void act(async () => {
                     await deleteThread(id);
+                    chatOf(id).set(EMPTY_CHAT);
                     go(to.chat());
                   })
                 }

@@ -2,7 +2,7 @@
 // shown as done is done. What counts is what the server has.
 
 import assert from "node:assert/strict";
-import { ask, button, cardSays, says, test } from "./acts.mjs";
+import { ask, audited, button, cardSays, noViolations, says, test } from "./acts.mjs";
 import { call, script, until } from "./world.mjs";
 
 const HELD = call("add", { a: 2, b: 3 });
@@ -289,4 +289,58 @@ test("A and D decide where their hints are shown, and are letters where they are
   await says(page, "Both decided.");
   assert.deepEqual((await page.locator("details.tool summary .word").allTextContents()).toSorted(), ["denied", "done"]);
   assert.equal(await message(page).inputValue(), "");
+});
+
+test("a deleted chat stays deleted, and one that is not there says so", async (world) => {
+  const page = await audited(world, { width: 1280, height: 800 });
+  const id = await begin(page, { text: "Soon gone." });
+  await says(page, "Soon gone.");
+  const link = page.locator(`a.thread[href="#/c/${id}"]`);
+  const appeared = () => page.addInitScript((href) => new MutationObserver(() => (window.wasListed ||= !!document.querySelector(href))).observe(document, { childList: true, subtree: true }), `a.thread[href="#/c/${id}"]`);
+  await link.waitFor();
+  await button(page, "Delete this chat").click();
+  await button(page, "Delete", { exact: true }).last().click();
+  await until("it is gone", async () => (await link.count()) === 0);
+  await appeared();
+  await page.reload();
+  await page.locator(".threads, .thread").first().waitFor();
+  for (const gone of [id, `conv_${"0".repeat(32)}`]) {
+    await page.goto(`${world.url}/#/c/${gone}`);
+    await page.getByRole("heading", { name: "This chat does not exist" }).waitFor();
+    assert.equal(await message(page).count(), 0);
+  }
+  await noViolations(page, world, "a chat that is not there");
+  await world.picture(page, "no-chat-1280-light");
+  assert.equal(await page.evaluate(() => window.wasListed ?? false), false, "not even for a moment");
+  // One that is deleted elsewhere, with something written for it here.
+  const other = await begin(page, { text: "Deleted elsewhere." });
+  await says(page, "Deleted elsewhere.");
+  await message(page).fill("not lost");
+  await fetch(`http://127.0.0.1:${world.gateway.port}/v1/conversations/${other}`, { method: "DELETE" });
+  await page.reload();
+  await page.getByText("Not sent: not lost").waitFor();
+  await until("it is listed no more", async () => (await page.locator(`a.thread[href="#/c/${other}"]`).count()) === 0);
+});
+
+test("chats before the newest runs are listed and found", async (world) => {
+  const page = await world.page();
+  const old = await begin(page, { text: "An old needle." });
+  await says(page, "An old needle.");
+  await begin(page, { text: "A new one." });
+  await says(page, "A new one.");
+  const link = page.locator(`a.thread[href="#/c/${old}"]`);
+  // The newest page of the list has one run, as if all others of it belonged to no chat.
+  let hasMore = true;
+  await page.route(/\/v1\/runs\?limit=100$/, async (route) => {
+    const answer = await (await route.fetch()).json();
+    await route.fulfill({ json: { ...answer, data: answer.data.slice(0, 1), last_id: answer.data[0].run_id, has_more: hasMore } });
+  });
+  await page.reload();
+  await link.waitFor();
+  hasMore = false;
+  await page.reload();
+  await page.locator("a.thread").first().waitFor();
+  assert.equal(await link.count(), 0);
+  await page.getByLabel("Search chats").fill("old needle");
+  await link.waitFor();
 });
