@@ -52,7 +52,7 @@ export function wordOf(call: Call): string {
 /** How a run stands: its word and its look. */
 export function runState(view: RunView): { word: string; look: Look } {
   const calls = Object.values(view.calls);
-  const failed = calls.filter((call) => call.state === "failed" || call.state === "timed out").length;
+  const failed = calls.filter(hasFailed).length;
   const unknown = calls.filter((call) => call.state === "unknown").length;
   switch (view.outcome?.status) {
     case undefined:
@@ -203,14 +203,22 @@ export function runName(runId: string): string {
   return `Run ${runId.replace(/^run_/, "").slice(0, 8)}`;
 }
 
+/** Whether the tool failed, as the list of runs counts it; a call that was denied or stopped did not. */
+export function hasFailed({ state }: Call): boolean {
+  return state === "failed" || state === "timed out";
+}
+
+export type GroupCounts = Record<"done" | "running" | "failed" | "denied" | "stopped" | "needsYou", number>;
+
 /** How many calls are in which state, for the head of a group in a run that nothing follows yet, or not. */
-export function groupCounts(calls: readonly Call[], isLast: boolean): { done: number; running: number; failed: number; needsYou: number } {
-  const counts = { done: 0, running: 0, failed: 0, needsYou: 0 };
+export function groupCounts(calls: readonly Call[], isLast: boolean): GroupCounts {
+  const counts: GroupCounts = { done: 0, running: 0, failed: 0, denied: 0, stopped: 0, needsYou: 0 };
   for (const call of calls) {
     if (call.state === "unknown" || waitsForPerson(call) || (isLast && isHandedBack(call))) counts.needsYou += 1;
     else if (isOpen(call)) counts.running += 1;
-    else if (call.state === "done" || isHandedBack(call)) counts.done += 1;
-    else counts.failed += 1;
+    else if (hasFailed(call)) counts.failed += 1;
+    else if (call.state === "denied" || call.state === "stopped") counts[call.state] += 1;
+    else counts.done += 1;
   }
   return counts;
 }

@@ -4,11 +4,11 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { waitsForPerson } from "../model/calls";
 import { type Chat, askAgain, leaveEdit, startEdit, takeBack } from "../model/chat";
-import { toolTitle } from "../model/run";
+import { type RunView, toolTitle } from "../model/run";
 import { questionText, titleOf } from "../model/words";
 import { go, to } from "../router";
 import { request } from "../server/api";
-import { attach, chatOf, randomId, replaced, send, serverId } from "../server/chats";
+import { attach, chatOf, randomId, replaced, send, sendText, serverId, uidOf } from "../server/chats";
 import { choiceOf } from "../server/choices";
 import { itemsOf, stopRun } from "../server/commands";
 import { type RunFeed, feedOf, useFeeds } from "../server/run_feed";
@@ -59,14 +59,11 @@ function NoChat({ chat }: { chat: Chat }): JSX.Element {
   );
 }
 
-function OpenChat({ id }: { id: string }): JSX.Element {
-  const conversationId = serverId(id);
+/** The newest runs of a chat that nothing has replaced, followed while they are shown, and how many come before. */
+function useThread(conversationId: string | undefined, replacing: string | undefined, shown: number): { visible: RunFeed[]; nEarlier: number } {
   const list = useStore(runs);
-  const chat = useStore(chatOf(id));
   const gone = useStore(replaced);
   const [known, setKnown] = useState<RunLine[]>([]);
-  const [shown, setShown] = useState(SHOWN_RUNS);
-  const isLost = useLost();
   useEffect(() => {
     if (conversationId) void readThread(conversationId).then(setKnown, () => undefined);
   }, [conversationId]);
@@ -74,9 +71,19 @@ function OpenChat({ id }: { id: string }): JSX.Element {
   const feeds = thread.slice(-shown).map((run) => feedOf(run.run_id));
   useFeeds(feeds);
   useReplaced(conversationId, feeds);
-  const { sending } = chat;
-  const cut = sending?.replaces ? feeds.findIndex((feed) => feed.runId === sending.replaces) : -1;
+  const cut = feeds.findIndex((feed) => feed.runId === replacing);
   const visible = (cut < 0 ? feeds : feeds.slice(0, cut)).filter((feed) => !gone.has(feed.runId));
+  return { visible, nEarlier: Math.max(0, thread.length - shown) };
+}
+
+function OpenChat({ id }: { id: string }): JSX.Element {
+  const conversationId = serverId(id);
+  const chat = useStore(chatOf(id));
+  const { sending } = chat;
+  const [shown, setShown] = useState(SHOWN_RUNS);
+  const [sent, setSent] = useState(0);
+  const { visible, nEarlier } = useThread(conversationId, sending?.replaces, shown);
+  const isLost = useLost();
   const last = visible.at(-1);
   const active = last && !last.state.value.view.outcome && !last.state.value.error ? last : undefined;
   const waiting = visible.flatMap(waitingIn);
@@ -89,36 +96,23 @@ function OpenChat({ id }: { id: string }): JSX.Element {
     change((now) => startEdit(now, runId, questionText(state.value.view)));
     focusComposer();
   };
-  const first = visible[0]?.state.value.view;
-  const title = useStore(titles)[conversationId ?? ""] ?? (first && first.input.length > 0 ? titleOf(first) : undefined);
-  const lastRun = last?.runId;
-  useKey("t", () => lastRun && go(to.run(lastRun)), lastRun !== undefined);
   return (
     <main class="main chat" id="main" tabIndex={-1}>
-      <TopBar title={conversationId ? (title ?? "Chat") : "New chat"} menu={conversationId ? <ThreadMenu id={conversationId} /> : null}>
-        {last ? (
-          <>
-            <a class="btn quiet" href={to.run(last.runId)} aria-label="Timeline">
-              <Icon name="runs" />
-              <span class="txt">Timeline</span>
-            </a>
-            <ShareButton key={last.runId} runId={last.runId} isQuiet />
-          </>
-        ) : null}
-      </TopBar>
+      <ChatBar id={conversationId} visible={visible} />
       {!conversationId && !sending ? (
-        <Welcome onPick={(text) => send(id, false, text)} />
+        <Welcome onPick={(text) => sendText(id, text)} />
       ) : (
-        <Scroller isLive={active !== undefined}>
-          {thread.length > shown ? (
+        <Scroller id={uidOf(id)} isLive={active !== undefined} sent={sent}>
+          {nEarlier > 0 ? (
             <button type="button" class="btn quiet" onClick={() => setShown(shown + SHOWN_RUNS)}>
-              {`Show ${thread.length - shown} earlier`}
+              {`Show ${nEarlier} earlier`}
             </button>
           ) : null}
-          {visible.map((feed) => (
+          {visible.map((feed, place) => (
             <OneRun
               key={feed.runId}
               feed={feed}
+              before={visible[place - 1]?.state.value.view}
               isLost={isLost}
               isLast={feed === last}
               onEdit={active || sending ? undefined : () => edit(feed)}
@@ -128,8 +122,38 @@ function OpenChat({ id }: { id: string }): JSX.Element {
           {sending ? <Sending text={sending.text || sending.files.map((file) => file.name).join(", ")} /> : null}
         </Scroller>
       )}
-      <Bottom id={id} chat={chat} change={change} active={active} waiting={waiting} isLost={isLost} />
+      <Bottom
+        id={id}
+        chat={chat}
+        change={change}
+        active={active}
+        waiting={waiting}
+        isLost={isLost}
+        onSend={() => {
+          send(id, active !== undefined);
+          setSent(sent + 1);
+        }}
+      />
     </main>
+  );
+}
+
+function ChatBar({ id, visible }: { id: string | undefined; visible: readonly RunFeed[] }): JSX.Element {
+  const [first, last] = [visible[0]?.state.value.view, visible.at(-1)?.runId];
+  const title = useStore(titles)[id ?? ""] ?? (first && first.input.length > 0 ? titleOf(first) : undefined);
+  useKey("t", () => last && go(to.run(last)), last !== undefined);
+  return (
+    <TopBar title={id ? (title ?? "Chat") : "New chat"} menu={id ? <ThreadMenu id={id} /> : null}>
+      {last ? (
+        <>
+          <a class="btn quiet" href={to.run(last)} aria-label="Timeline">
+            <Icon name="runs" />
+            <span class="txt">Timeline</span>
+          </a>
+          <ShareButton key={last} runId={last} isQuiet />
+        </>
+      ) : null}
+    </TopBar>
   );
 }
 
@@ -137,7 +161,7 @@ function focusComposer(): void {
   document.getElementById("composer")?.focus();
 }
 
-function OneRun(props: { feed: RunFeed; isLost: boolean; isLast: boolean; onEdit?: (() => void) | undefined; onRetry?: (() => void) | undefined }): JSX.Element {
+function OneRun(props: { feed: RunFeed; before: RunView | undefined; isLost: boolean; isLast: boolean; onEdit?: (() => void) | undefined; onRetry?: (() => void) | undefined }): JSX.Element {
   const { feed } = props;
   const state = useStore(feed.state);
   if (state.error) return <p class="nothing">{`Run ${feed.runId} cannot be shown: ${state.error.message}`}</p>;
@@ -162,9 +186,10 @@ interface BottomProps {
   active: RunFeed | undefined;
   waiting: Waiting[];
   isLost: boolean;
+  onSend: () => void;
 }
 
-function Bottom({ id, chat, change, active, waiting, isLost }: BottomProps): JSX.Element {
+function Bottom({ id, chat, change, active, waiting, isLost, onSend }: BottomProps): JSX.Element {
   const pending = active?.state.value.pending["run"];
   const isBusy = active !== undefined || chat.sending !== undefined;
   const stop = () => {
@@ -196,14 +221,14 @@ function Bottom({ id, chat, change, active, waiting, isLost }: BottomProps): JSX
       <Composer
         draft={chat.draft}
         onDraft={(draft) => change((now) => ({ ...now, draft }))}
-        onSend={() => send(id, isBusy)}
+        onSend={onSend}
         onStop={stop}
         onEscape={escape}
         isRunning={active !== undefined}
         isStopping={pending === "stop"}
         queued={chat.queue}
         files={chat.files}
-        onFile={(name, mediaType, url) => attach(id, name, mediaType, url)}
+        onFile={(name, mediaType, url) => void attach(id, name, mediaType, url)}
         onRemove={(file) => change((now) => ({ ...now, files: now.files.filter((one) => one.id !== file) }))}
         onUnqueue={() => change(takeBack)}
         picker={<Picker id={id} model={view?.model || (runs.value[0]?.model ?? "")} />}

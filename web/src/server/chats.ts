@@ -71,12 +71,19 @@ export function uidOf(id: string): string {
   return entryOf(id).uid;
 }
 
-/** Sends what is written in a chat, or `text` beside it. A new chat gets a name and an address of its own. */
-export function send(id: string, isBusy: boolean, text?: string): void {
+/** Sends what is written in a chat. A new chat gets a name and an address of its own. */
+export function send(id: string, isBusy: boolean): void {
+  change(id, (chat, fresh) => submit(chat, isBusy, fresh));
+}
+
+/** Sends a text that was picked. What is written stays. */
+export function sendText(id: string, text: string): void {
+  change(id, (chat, fresh) => ({ ...submit({ ...chat, draft: text, files: [] }, false, fresh), draft: chat.draft, files: chat.files }));
+}
+
+function change(id: string, to: (chat: Chat, fresh: Pick<Message, "key" | "choice">) => Chat): void {
   const entry = entryOf(id);
-  const { draft, files } = entry.chat.value;
-  const fresh = { key: randomId(), choice: choiceOf(id).value };
-  const after = text === undefined ? submit(entry.chat.value, isBusy, fresh) : { ...submit({ ...entry.chat.value, draft: text, files: [] }, isBusy, fresh), draft, files };
+  const after = to(entry.chat.value, { key: randomId(), choice: choiceOf(id).value });
   if (id === NEW && after.sending) move(entry, `${NEW}/${after.sending.key}`);
   entry.chat.set(after);
 }
@@ -176,21 +183,28 @@ function stored(id: string): Chat {
   }
 }
 
-/** Adds a file to a chat, and keeps it. */
-export function attach(id: string, name: string, mediaType: string, url: string): void {
+/** Adds a file to a chat, once the browser keeps it: other tabs look for it there. */
+export async function attach(id: string, name: string, mediaType: string, url: string): Promise<void> {
+  const { chat } = entryOf(id);
   const file = { id: randomId(), name, mediaType, url };
-  void keepFile(file.id, url).catch(() => undefined);
-  chatOf(id).update((chat) => ({ ...chat, files: [...chat.files, file] }));
+  await keepFile(file.id, url).catch(() => undefined);
+  chat.update((now) => ({ ...now, files: [...now.files, file] }));
 }
 
 /** Reads the contents of files that only their names are known of. */
 async function readFiles({ chat }: Entry): Promise<void> {
-  for (const { id, url, name } of filesOf(chat.value)) {
-    if (url !== "") continue;
-    const kept = await keptFile(id).catch(() => undefined);
-    const problem = kept === undefined ? `The browser did not keep ${name}. Please attach it again.` : chat.value.problem;
-    chat.update((now) => ({ ...withFiles(now, (file) => (file.id !== id ? file : kept === undefined ? undefined : { ...file, url: kept })), problem }));
+  for (const { id, url } of filesOf(chat.value)) {
+    const kept = url || (await keptFile(id).catch(() => undefined));
+    if (kept) chat.update((now) => withFiles(now, (file) => (file.id === id ? { ...file, url: kept } : file)));
   }
+}
+
+/** Leaves out what cannot be read any more, and says so. */
+function dropLost({ chat }: Entry): void {
+  const lost = filesOf(chat.value).filter(({ url }) => url === "").map(({ name }) => name);
+  if (lost.length === 0) return;
+  const problem = `The browser did not keep ${lost.join(", ")}. Please attach it again.`;
+  chat.update((now) => ({ ...withFiles(now, (file) => (file.url === "" ? undefined : file)), problem }));
 }
 
 /** What another tab did in a chat. */
@@ -218,6 +232,7 @@ export function watchChats(): void {
   const ids = Object.keys(localStorage).filter((key) => key.startsWith(KEY)).map((key) => key.slice(KEY.length));
   const kept = ids.map(entryOf);
   void Promise.all(kept.map(readFiles))
+    .then(() => kept.forEach(dropLost))
     .then(() => dropFiles(new Set([...entries.values()].flatMap(({ chat }) => filesOf(chat.value)).map(({ id }) => id))))
     .catch(() => undefined);
   addEventListener("storage", ({ key, newValue }) => key?.startsWith(KEY) && takeOver(key.slice(KEY.length), newValue));

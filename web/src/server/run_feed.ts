@@ -285,7 +285,8 @@ export function useFeeds(shown: readonly RunFeed[]): void {
   useEffect(() => {
     const stops = shown.flatMap((feed) => [feed.state.watch(() => draw((n) => n + 1)), feed.hold()]);
     draw((n) => n + 1);
-    return () => stops.forEach((stop) => stop());
+    // The next ones are held first, so that what is shown still is not closed in between.
+    return () => queueMicrotask(() => stops.forEach((stop) => stop()));
   }, [key]);
 }
 

@@ -233,7 +233,7 @@ async function readTitle(thread: Thread): Promise<void> {
 /** A thread that the server does not have is listed no more, though its runs are. */
 export async function findThread(id: string): Promise<Conversation | undefined> {
   const conversation = await requestIfThere<Conversation>(`/v1/conversations/${encodeURIComponent(id)}`);
-  if (!conversation) noteDeleted(id);
+  if (!conversation !== deleted.value.has(id)) noteDeleted(id, !conversation);
   return conversation;
 }
 
@@ -262,7 +262,7 @@ export async function renameThread(id: string, title: string): Promise<void> {
 /** Deletes a thread. Its runs stay in the list of runs, without it. */
 export async function deleteThread(id: string): Promise<void> {
   await request(`/v1/conversations/${encodeURIComponent(id)}`, { method: "DELETE" });
-  noteDeleted(id);
+  noteDeleted(id, true);
 }
 
 const DELETED = "turnwire.deleted";
@@ -271,8 +271,9 @@ const MAX_DELETED = 500;
 /** Threads that the server does not have: their runs are listed still. */
 export const deleted = new Store(keptIds(DELETED));
 
-function noteDeleted(id: string): void {
-  deleted.update((all) => new Set(all).add(id));
+function noteDeleted(id: string, isDeleted: boolean): void {
+  const others = [...deleted.value].filter((one) => one !== id);
+  deleted.set(new Set(isDeleted ? [...others, id] : others));
   keepIds(DELETED, deleted.value, MAX_DELETED);
 }
 
@@ -281,6 +282,8 @@ export function forgetThreads(): void {
   asked.clear();
   for (const store of [runs, older, found]) store.set([]);
   titles.set({});
+  deleted.set(new Set());
+  keepIds(DELETED, [], 0);
   listed.set(false);
   void readRuns().catch(() => undefined);
 }

@@ -2,24 +2,38 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { announce } from "../server/announcer";
 import { serverNow } from "../server/clock";
 import { Icon } from "./icons";
 
-/** Copies a text, and says so for a moment. */
-export function CopyButton({ text, what, label }: { text: string; what: string; label?: string }): JSX.Element {
-  const [copied, setCopied] = useState(false);
-  const copy = () => {
-    void navigator.clipboard?.writeText(text).then(() => {
-      setCopied(true);
-      setTimeout(() => setCopied(false), 1500);
-    });
+/** Copies a text, and says for a moment whether that went well. */
+export function CopyButton({ text, what, label = "Copy" }: { text: string; what: string; label?: string }): JSX.Element {
+  const [said, setSaid] = useState("");
+  const copy = async (button: HTMLElement) => {
+    const outcome = (await isCopied(text, button)) ? "Copied" : "Not copied: the browser does not allow it";
+    setSaid(outcome);
+    announce({ text: outcome, alert: false });
+    setTimeout(() => setSaid(""), 3000);
   };
   return (
-    <button type="button" class="btn quiet sm" onClick={copy} aria-label={copied ? "Copied" : (label ?? `Copy ${what}`)}>
-      <Icon name={copied ? "check" : "copy"} />
-      <span>{copied ? "Copied" : (label ?? "Copy")}</span>
+    <button type="button" class="btn quiet sm" onClick={(event) => void copy(event.currentTarget)} aria-label={said || (label === "Copy" ? `Copy ${what}` : label)}>
+      <Icon name={said === "Copied" ? "check" : said ? "warn" : "copy"} />
+      <span>{said || label}</span>
     </button>
   );
+}
+
+/** Pages that came over plain HTTP have no clipboard, but the older way to it. */
+async function isCopied(text: string, beside: HTMLElement): Promise<boolean> {
+  const wasCopied = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+  if (wasCopied) return true;
+  const field = Object.assign(document.createElement("textarea"), { value: text, className: "sr" });
+  beside.after(field);
+  field.select();
+  const isDone = document.execCommand("copy");
+  field.remove();
+  beside.focus();
+  return isDone;
 }
 
 /** A window over the page. Esc and a click outside close it. */
@@ -74,7 +88,10 @@ export function useLate(on: boolean): boolean {
   useEffect(() => {
     setIsLate(false);
     if (!on) return undefined;
-    const timer = setTimeout(() => setIsLate(true), LATE_MS);
+    const timer = setTimeout(() => {
+      setIsLate(true);
+      announce({ text: NO_ANSWER, alert: false });
+    }, LATE_MS);
     return () => clearTimeout(timer);
   }, [on]);
   return on && isLate;
@@ -86,11 +103,7 @@ export const NO_ANSWER = "No answer from the server yet.";
 export function OnItsWay({ on, word }: { on: boolean; word: string }): JSX.Element | null {
   const isLate = useLate(on);
   const text = isLate ? NO_ANSWER : word;
-  return on && text ? (
-    <p class="why" role="status">
-      {text}
-    </p>
-  ) : null;
+  return on && text ? <p class="why">{text}</p> : null;
 }
 
 /** A button with an icon that is explained to everybody. */

@@ -93,6 +93,14 @@ interface ItemProps extends Waiting {
   several: JSX.Element | null;
 }
 
+const typedHere = new Map<string, unknown>();
+
+/** State of a question that is kept while the person looks at something else. */
+function useKept<T>(key: string, initial: () => T): [T, (value: T) => void] {
+  const [value, set] = useState<T>(() => (typedHere.has(key) ? (typedHere.get(key) as T) : initial()));
+  return [value, (next) => (typedHere.set(key, next), set(next))];
+}
+
 /** When the question appeared; keys answer it only a moment later. */
 function useSettled(): () => boolean {
   const since = useRef(performance.now());
@@ -110,10 +118,11 @@ function Approve({ feed, call, effect, isLost, several, all }: ItemProps & { all
   const isObject = given !== undefined && !Array.isArray(given);
   const fields = useMemo(() => (isObject ? fieldsOfValues(given) : []), [given]);
   const before = useMemo(() => draftOf(fields, undefined, given), [fields]);
-  const [mode, setMode] = useState<"shown" | "form" | "json">("shown");
-  const [draft, setDraft] = useState(before);
-  const [json, setJson] = useState("");
-  const [reason, setReason] = useState("");
+  const id = `${feed.runId} ${call.callId}`;
+  const [mode, setMode] = useKept<"shown" | "form" | "json">(`${id} mode`, () => "shown");
+  const [draft, setDraft] = useKept(`${id} draft`, () => before);
+  const [json, setJson] = useKept(`${id} json`, () => "");
+  const [reason, setReason] = useKept(`${id} reason`, () => "");
   const [problem, setProblem] = useState("");
   const [problems, setProblems] = useState<Record<string, string>>({});
   const settled = useSettled();
@@ -244,7 +253,7 @@ function LostNote(): JSX.Element {
 
 /** What to do about a call that was sent and never answered. */
 function Settle({ feed, call, question, isLost, several }: ItemProps & { question: Question }): JSX.Element {
-  const [result, setResult] = useState("");
+  const [result, setResult] = useKept(`${feed.runId} ${question.inputId} result`, () => "");
   const [problem, setProblem] = useState("");
   const isSent = feed.state.value.pending[call.callId] !== undefined;
   const off = isLost || isSent;
@@ -296,11 +305,10 @@ function Settle({ feed, call, question, isLost, several }: ItemProps & { questio
 
 function Asks({ feed, call, question, isLost, several }: ItemProps & { question: Question }): JSX.Element {
   const fields = useMemo(() => fieldsOf(question.schema), [question]);
-  const [draft, setDraft] = useState(() => draftOf(fields, question.schema));
+  const [draft, setDraft] = useKept(`${feed.runId} ${question.inputId} answer`, () => draftOf(fields, question.schema));
   const [problems, setProblems] = useState<Record<string, string>>({});
   const [problem, setProblem] = useState("");
   const isSent = feed.state.value.pending[call.callId] !== undefined;
-  useEffect(() => setDraft(draftOf(fields, question.schema)), [question.inputId]);
   const send = async (action: "accept" | "decline" | "cancel") => {
     if (isLost || isSent) return;
     const read = readDraft(fields, draft);

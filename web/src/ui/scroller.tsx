@@ -8,8 +8,20 @@ import { useKey } from "./keys";
 const NEAR_PX = 48;
 const LINE_PX = 24;
 
-/** `isLive`: a run is at work, so what is added is news and not something that a person opened. */
-export function Scroller({ children, isLive }: { children: ComponentChildren; isLive: boolean }): JSX.Element {
+interface ScrollerProps {
+  children: ComponentChildren;
+  /** A run is at work, so what is added is news and not something that a person opened. */
+  isLive: boolean;
+  /** Whose place is kept for when it is shown again. */
+  id?: string;
+  /** Goes to the end whenever this changes: the person has sent something. */
+  sent?: number;
+}
+
+/** Where people left what does not show its end. */
+const places = new Map<string, number>();
+
+export function Scroller({ children, isLive, id = "", sent = 0 }: ScrollerProps): JSX.Element {
   const live = useRef(isLive);
   live.current = isLive;
   const box = useRef<HTMLDivElement>(null);
@@ -25,6 +37,8 @@ export function Scroller({ children, isLive }: { children: ComponentChildren; is
   useEffect(() => {
     const [outer, inner] = [box.current, column.current];
     if (!outer || !inner) return undefined;
+    const place = places.get(id);
+    if (place !== undefined) [follows.current, outer.scrollTop] = [false, place];
     const grown = new ResizeObserver(() => {
       if (follows.current) outer.scrollTop = outer.scrollHeight;
       else if (live.current) setNewLines(Math.max(0, Math.round((outer.scrollHeight - leftAt.current) / LINE_PX)));
@@ -40,7 +54,12 @@ export function Scroller({ children, isLive }: { children: ComponentChildren; is
     if (near) setNewLines(0);
     else if (follows.current) leftAt.current = outer.scrollHeight;
     follows.current = near;
+    if (near) places.delete(id);
+    else if (id) places.set(id, outer.scrollTop);
   };
+  useEffect(() => {
+    if (sent > 0) toEnd();
+  }, [sent]);
   useKey("End", toEnd);
   useKey("j", () => step(1));
   useKey("k", () => step(-1));

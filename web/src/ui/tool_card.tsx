@@ -43,32 +43,75 @@ export const ToolCard = memo(function ToolCard(props: CardProps): JSX.Element {
   const word = isAnswered ? "answered below" : wordOf(call);
   const title = toolTitle(call.tool.server, call.tool.name);
   return (
-    <details
-      class="tool"
-      data-st={look}
-      data-call={call.callId}
-      open={open}
-      onToggle={(event) => {
-        if (event.currentTarget.open !== open) setChosen(event.currentTarget.open);
-      }}
-    >
-      <summary class="step-focus">
-        <LookIcon look={look} />
-        <span class="name">
-          <code class="cut">{title}</code>
-          <span class="cut args-short">{argumentLabel(call)}</span>
-        </span>
-        <span class="facts">
-          <span class="fact cut">{pending === "stop" ? "stopping…" : pending ? "sending…" : factOf(call)}</span>
-          <span class="word">{word}</span>
-          <Elapsed call={call} />
-        </span>
-        <Icon name="right" class="turn" />
-      </summary>
-      {open ? <Body {...props} /> : null}
-    </details>
+    <>
+      <details
+        class="tool"
+        data-st={look}
+        data-call={call.callId}
+        open={open}
+        onToggle={(event) => {
+          if (event.currentTarget.open !== open) setChosen(event.currentTarget.open);
+        }}
+      >
+        <summary class="step-focus">
+          <LookIcon look={look} />
+          <span class="name">
+            <code class="cut">{title}</code>
+            <span class="cut args-short">{argumentLabel(call)}</span>
+          </span>
+          <span class="facts">
+            <span class="fact cut">{pending === "stop" ? "stopping…" : pending ? "sending…" : factOf(call)}</span>
+            <span class="word">{word}</span>
+            <Elapsed call={call} />
+          </span>
+          <Icon name="right" class="turn" />
+        </summary>
+        {open ? <Body {...props} /> : null}
+      </details>
+      {open || props.readOnly ? null : <Silent {...props} />}
+    </>
   );
 });
+
+/** For how long a tool at work has said nothing, once that is long; else 0. */
+function useQuiet(call: Call): number {
+  const isRunning = isOpen(call) && call.state === "running";
+  const now = useNow(isRunning);
+  const ms = isRunning && call.heardAt ? now - Date.parse(call.heardAt) : 0;
+  return ms >= QUIET_MS ? ms : 0;
+}
+
+/** What a folded card says of a tool that is silent. */
+function Silent({ call, feed, pending }: CardProps): JSX.Element | null {
+  const ms = useQuiet(call);
+  const [problem, setProblem] = useState("");
+  if (ms === 0) return null;
+  return (
+    <div class="silent">
+      <QuietNote ms={ms} />
+      <StopTool call={call} feed={feed} pending={pending} onProblem={setProblem} />
+      <Problem text={problem} />
+    </div>
+  );
+}
+
+function QuietNote({ ms }: { ms: number }): JSX.Element {
+  return (
+    <p class="quiet-note" data-st="approval">
+      <Icon name="clock" />
+      <span>{`No update for ${duration(ms)}. It may still be at work.`}</span>
+    </p>
+  );
+}
+
+function StopTool({ call, feed, pending, onProblem }: Pick<CardProps, "call" | "feed" | "pending"> & { onProblem: (text: string) => void }): JSX.Element {
+  return (
+    <button type="button" class="btn sm" disabled={pending === "stop"} onClick={() => void stopCall(feed, call.callId).catch((error: unknown) => onProblem(sentence(error)))}>
+      <Icon name="stop" class="square" />
+      {pending === "stop" ? "Stopping…" : "Stop tool"}
+    </button>
+  );
+}
 
 /** Draws itself only, so that nothing else of the row moves. */
 function Elapsed({ call }: { call: Call }): JSX.Element {
@@ -128,10 +171,9 @@ function Attempts({ call }: { call: Call }): JSX.Element | null {
 }
 
 function Progress({ call }: { call: Call }): JSX.Element | null {
-  const now = useNow(isOpen(call) && call.state === "running");
+  const quietMs = useQuiet(call);
   const { progress, phase } = call;
   if (!isOpen(call)) return null;
-  const quietMs = call.state === "running" && call.heardAt ? now - Date.parse(call.heardAt) : 0;
   const said = progress?.message ?? phase ?? "";
   return (
     <>
@@ -144,12 +186,7 @@ function Progress({ call }: { call: Call }): JSX.Element | null {
           {progress?.total ? <progress max={progress.total} value={progress.progress} aria-label={`Progress of ${exact(call.tool.name)}`} /> : null}
         </div>
       ) : null}
-      {quietMs >= QUIET_MS ? (
-        <p class="quiet-note" data-st="approval">
-          <Icon name="clock" />
-          <span>{`No update for ${duration(quietMs)}. It may still be at work.`}</span>
-        </p>
-      ) : null}
+      {quietMs > 0 ? <QuietNote ms={quietMs} /> : null}
     </>
   );
 }
@@ -236,12 +273,7 @@ function Actions({ call, feed, isOver, pending, onNewRun }: CardProps): JSX.Elem
   const canRetry = !isOpen(call) && call.state !== "done" && !isHandedBack(call);
   return (
     <div class="actions">
-      {canStop ? (
-        <button type="button" class="btn sm" disabled={pending === "stop"} onClick={() => void stopCall(feed, call.callId).catch(failed)}>
-          <Icon name="stop" class="square" />
-          {pending === "stop" ? "Stopping…" : "Stop tool"}
-        </button>
-      ) : null}
+      {canStop ? <StopTool call={call} feed={feed} pending={pending} onProblem={setProblem} /> : null}
       {canRetry ? (
         <button
           type="button"

@@ -7,8 +7,8 @@ import { useEffect, useState } from "preact/hooks";
 import type { Call } from "../model/calls";
 import { isOpen, waitsForPerson } from "../model/calls";
 import { exact, inOrder } from "../model/invisible";
-import { type NoticeStep, type RunView, type TextStep, type ToolsStep, toolTitle } from "../model/run";
-import { type Look, clock, count, duration, groupCounts, plural } from "../model/words";
+import { type NoticeStep, type RunView, type Step, type TextStep, type ToolsStep, toolTitle } from "../model/run";
+import { type Look, clock, count, duration, groupCounts, hasFailed, plural } from "../model/words";
 import { go, to } from "../router";
 import { look, noticed, unseen } from "../server/away";
 import type { FeedState, RunFeed } from "../server/run_feed";
@@ -21,6 +21,8 @@ import { ToolCard } from "./tool_card";
 export interface RunProps {
   feed: RunFeed;
   state: FeedState;
+  /** The run before it in its thread, which has told already what is still so. */
+  before?: RunView | undefined;
   isLost: boolean;
   readOnly: boolean;
   /** Whether nothing follows the run in its thread. */
@@ -38,7 +40,7 @@ export function RunTranscript(props: RunProps): JSX.Element {
       {/* Headings of the answer lie below it, also if no tool was called before. */}
       <h2 class="sr">Message and answer</h2>
       <You view={view} onEdit={props.onEdit} />
-      {view.steps.map((step) =>
+      {view.steps.filter((step) => !isTold(step, props.before)).map((step) =>
         step.kind === "tools" ? (
           <Group key={step.id} {...props} step={step} />
         ) : step.kind === "notice" ? (
@@ -52,6 +54,12 @@ export function RunTranscript(props: RunProps): JSX.Element {
       {view.outcome ? <End {...props} /> : null}
     </article>
   );
+}
+
+/** A tool server that is broken is told of once, and not with every message. */
+function isTold(step: Step, before: RunView | undefined): boolean {
+  if (step.kind !== "notice" || step.what !== "server_failed") return false;
+  return before?.steps.some((one) => one.kind === "notice" && one.text === step.text) ?? false;
 }
 
 /** A message of more characters than anybody reads at once is cut, and shown whole on request. */
@@ -250,6 +258,8 @@ function GroupHead({ calls, isLast }: { calls: readonly Call[]; isLast: boolean 
       <Counted n={counts.done} look="done" word="done" />
       <Counted n={counts.running} look="running" word="running" />
       <Counted n={counts.failed} look="failed" word="failed" />
+      <Counted n={counts.denied} look="denied" word="denied" />
+      <Counted n={counts.stopped} look="stopped" word="stopped" />
       <Counted n={counts.needsYou} look={unknown ? "unknown" : "approval"} word={unknown ? "unknown" : counts.needsYou === 1 ? "needs you" : "need you"} />
       <span class="t num">{duration(until - from)}</span>
     </header>
@@ -312,7 +322,7 @@ function doing(view: RunView, waits: number, working: number): string {
 function End({ state, readOnly, onRetry }: RunProps): JSX.Element {
   const { view } = state;
   const [calls, outcome] = [Object.values(view.calls), view.outcome];
-  const failed = calls.filter((call) => call.state === "failed" || call.state === "timed out").length;
+  const failed = calls.filter(hasFailed).length;
   const unknown = calls.filter((call) => call.state === "unknown").length;
   const text = view.steps.flatMap((step) => (step.kind === "message" ? step.text : [])).join("\n\n");
   const ms = Date.parse(view.finishedAt ?? view.lastAt) - Date.parse(view.createdAt);

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { ask, audited, button, cardSays, noViolations, says, test } from "./acts.mjs";
-import { call, script, until } from "./world.mjs";
+import { Gateway, call, script, until } from "./world.mjs";
 
 const HELD = call("add", { a: 2, b: 3 });
 const dock = (page) => page.getByRole("region", { name: "Waits for you" });
@@ -209,6 +209,22 @@ test("an attached file stays in its chat, also after a reload", async (world) =>
   await page.locator(".you").getByText("salary.txt").waitFor();
 });
 
+test("what was typed into a question is there again when one comes back", async (world) => {
+  const page = await world.page();
+  const beta = await begin(page, { text: "In beta." });
+  await says(page, "In beta.");
+  const alpha = await beginHeld(page, "In alpha.");
+  await page.getByLabel(/Reason for a denial/).fill("not today");
+  await dock(page).getByRole("button", { name: "Edit" }).click();
+  await page.getByLabel("a", { exact: true }).fill("6");
+  await go(page, beta);
+  await says(page, "In beta.");
+  await go(page, alpha);
+  await button(page, /^Approve with 1 change/).waitFor();
+  assert.equal(await page.getByLabel("a", { exact: true }).inputValue(), "6");
+  assert.equal(await page.getByLabel(/Reason for a denial/).inputValue(), "not today");
+});
+
 test("a message that arrives late moves nobody, and one that is refused is a draft again", async (world) => {
   const page = await world.page();
   const beta = await begin(page, { text: "In beta." });
@@ -343,4 +359,121 @@ test("chats before the newest runs are listed and found", async (world) => {
   assert.equal(await link.count(), 0);
   await page.getByLabel("Search chats").fill("old needle");
   await link.waitFor();
+});
+
+test("one's own message is shown, and a chat is where it was left", async (world) => {
+  const page = await world.page();
+  const beta = await begin(page, { text: "In beta." });
+  await says(page, "In beta.");
+  const alpha = await begin(page, { text: "line\n\n".repeat(120) });
+  const log = page.locator(".log");
+  const top = () => log.evaluate((one) => one.scrollTop);
+  await page.locator(".foot").waitFor();
+  await log.evaluate((one) => (one.scrollTop = 300));
+  await until("it is there", async () => (await top()) === 300);
+  await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+  await go(page, beta);
+  await says(page, "In beta.");
+  await go(page, alpha);
+  await until("it is where it was left", async () => (await top()) === 300);
+  await ask(page, script({ text: "Second." }));
+  await says(page, "Second.");
+  assert.ok(
+    await page.locator(".you", { hasText: "Second." }).evaluate((one) => one.getBoundingClientRect().top < innerHeight && one.getBoundingClientRect().bottom > 0),
+    "it is on the screen",
+  );
+});
+
+test("a call that was denied or stopped is not called failed", async (world) => {
+  const page = await world.page({ width: 390, height: 800 });
+  await ask(page, script({ calls: [HELD, call("add", { a: 3, b: 3 }), call("fail", { message: "no luck" })] }, { text: "None of them." }));
+  for (const n of [1, 2]) {
+    await button(page, /^Deny/).click();
+    await until(`${n} are denied`, async () => (await page.locator("details.tool .word", { hasText: "denied" }).count()) === n);
+  }
+  await says(page, "None of them.");
+  const head = page.locator(".group-h");
+  await head.getByText("2 denied").waitFor();
+  await head.getByText("1 failed").waitFor();
+  await page.locator(".foot", { hasText: "3 tools · 1 failed" }).waitFor();
+  await world.picture(page, "denied-390-light");
+});
+
+test("a folded card says that its tool is silent, and stops it", async (world) => {
+  const page = await audited(world, { width: 390, height: 800, scheme: "dark" });
+  await ask(page, script({ calls: [call("wait_for_cancel")] }, { text: "Went on." }));
+  await cardSays(page, "props/wait_for_cancel", "running");
+  await page.evaluate(() => {
+    const now = Date.now;
+    Date.now = () => now() + 20_000;
+  });
+  await page.getByText(/^No update for 0:2\d\. It may still be at work\.$/).waitFor();
+  await noViolations(page, world, "a silent tool");
+  await world.picture(page, "silent-390-dark");
+  await button(page, "Stop tool").click();
+  await cardSays(page, "props/wait_for_cancel", "stopped");
+  await says(page, "Went on.");
+  assert.equal(await page.getByText(/^No update for/).count(), 0);
+});
+
+test("Copy says when it cannot", async (world) => {
+  const page = await world.page();
+  await begin(page, { text: "Copy me." });
+  await says(page, "Copy me.");
+  for (const [allows, says] of [[false, /^Not copied/], [true, /^Copied$/]]) {
+    await page.evaluate((value) => {
+      Object.defineProperty(navigator, "clipboard", { configurable: true, value: undefined });
+      document.execCommand = () => ((window.copied = getSelection().toString() || document.activeElement.value), value);
+    }, allows);
+    await button(page, "Copy the answer").click();
+    await button(page, says).waitFor();
+    assert.equal(await page.evaluate(() => window.copied), "Copy me.");
+    await button(page, "Copy the answer").waitFor();
+  }
+});
+
+test("a tool server that is broken is told of once in a chat", async (world) => {
+  const broken = await Gateway.start('[mcp_servers.broken]\ncommand = "/no/such/program"\n', { args: ["--demo"] });
+  const page = await world.page({ url: `http://127.0.0.1:${broken.port}/` });
+  for (const n of [1, 2, 3]) {
+    await ask(page, `multiply ${n} and 4`);
+    await says(page, `${n} times 4 is ${n * 4}.`);
+  }
+  assert.equal(await page.locator(".notice", { hasText: "The tools of broken are missing" }).count(), 1);
+  await broken.kill();
+});
+
+test("two tabs have the same drafts and the same queue, which is sent once", async (world) => {
+  const page = await world.page();
+  const id = await beginHeld(page, "In both.");
+  const second = await world.tab(page.context(), page.url());
+  await dock(second).waitFor();
+  await ask(page, script({ text: "Then once." }));
+  await second.getByText(/^Next: /).waitFor();
+  await message(second).fill("from the second");
+  await until("the first has it", async () => (await message(page).inputValue()) === "from the second");
+  await approveAll(world, id);
+  for (const tab of [page, second]) await says(tab, "Then once.");
+  assert.equal((await runsOf(world, id)).length, 2);
+  for (const tab of [page, second]) assert.equal(await tab.getByText(/^Next: /).count(), 0);
+});
+
+test("a message whose answer is lost is sent again after a reload, and has one run", async (world) => {
+  const page = await world.page();
+  let [sent, isLost] = [0, true];
+  await page.route("**/chat/stream", async (route) => {
+    sent += 1;
+    if (!isLost) return route.continue();
+    void route.fetch().catch(() => undefined);
+  });
+  const [text, chats] = [script({ text: "Only once." }), () => api(world, "/v1/runs?limit=100&q=Only+once")];
+  await ask(page, text);
+  await until("the server has it", async () => (await chats()).data.length === 1);
+  await page.locator(".status", { hasText: "No answer from the server yet." }).waitFor();
+  isLost = false;
+  await page.reload();
+  await says(page, "Only once.");
+  assert.ok(sent >= 2);
+  assert.equal((await chats()).data.length, 1);
+  assert.deepEqual(await asked(world, idOf(page)), ["Only once."]);
 });

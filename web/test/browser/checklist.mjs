@@ -7,10 +7,10 @@ import { call, script, until } from "./world.mjs";
 const LONG_NAME = `a_tool_with_a_name_${"of_eighty_characters_".repeat(4)}`.slice(0, 80);
 const GERMAN = "Donaudampfschifffahrtsgesellschaftskapitänswitwenrentenauszahlungsstellenleiterin";
 
-/** Presses Tab until what has the focus is called so. */
+/** Presses Tab until what has the focus is called so; the rail has the chats of all checks. */
 async function tabTo(page, name) {
   const focused = () => page.evaluate(() => document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.labels?.[0]?.textContent ?? document.activeElement?.textContent ?? "");
-  for (let n = 0; n < 60; n += 1) {
+  for (let n = 0; n < 250; n += 1) {
     await page.keyboard.press("Tab");
     if (name.test((await focused()).trim())) return;
   }
