@@ -34,10 +34,9 @@ const MAX_LINK_LOOKUPS: usize = 4;
 /// How long the lookup of a share link waits for others.
 const LINK_LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Of so many readers of share links of a tenant, one may have a full result at a time: it is in
-/// memory until it is read.
+/// Of so many readers of share links of a tenant, one may have a full result at a time.
 const READERS_PER_RESULT: usize = 64;
-/// How long a reader waits for the full result of another one to be read.
+/// How long the reader of a full result waits for others to have read theirs.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Limits on concurrent runs and connections.
@@ -51,6 +50,8 @@ pub struct AdmissionLimits {
     pub runs_per_key: usize,
     /// Concurrent requests, streams and sockets of one API key.
     pub connections_per_key: usize,
+    /// Full results of calls that callers with a key of one tenant read at the same time.
+    pub results_per_tenant: usize,
     /// Concurrent requests and streams with one share link.
     pub readers_per_link: usize,
     /// Concurrent requests and streams with share links of one tenant.
@@ -66,6 +67,7 @@ impl Default for AdmissionLimits {
             runs_per_tenant: 1_000,
             runs_per_key: 50,
             connections_per_key: 100,
+            results_per_tenant: 4,
             readers_per_link: 64,
             readers_per_tenant: 256,
             readers_per_address: 16,
@@ -115,7 +117,14 @@ enum Subject {
     ReadersOfLink(String),
     ReadersOfTenant(TenantId),
     ReadersOfAddress(IpAddr),
-    ResultsForReaders(TenantId),
+    ResultsOfTenant(TenantId, ResultReader),
+}
+
+/// Who reads a full result. Readers of share links never use what callers with a key may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum ResultReader {
+    Caller,
+    OfLink,
 }
 
 type Counts = Arc<Mutex<HashMap<Subject, usize>>>;
@@ -268,17 +277,32 @@ impl Admission {
         self.admit(of_address.into_iter().chain([of_link, of_tenant]).collect())
     }
 
-    /// Admits a reader of a share link to a full result. Waits until others have read theirs.
-    pub(crate) async fn admit_shared_result(&self, tenant: &TenantId) -> Result<Permit> {
-        let max = self.limits.load().readers_per_tenant.div_ceil(READERS_PER_RESULT);
+    /// Admits a reader to a full result, which is in memory until it is read. Waits until others
+    /// have read theirs.
+    pub(crate) async fn admit_result(
+        &self,
+        tenant: &TenantId,
+        reader: ResultReader,
+    ) -> Result<Permit> {
+        let AdmissionLimits { results_per_tenant, readers_per_tenant, .. } = **self.limits.load();
+        let (max, setting, whom) = match reader {
+            ResultReader::Caller => {
+                (results_per_tenant, "limits.max_results_per_tenant", "callers")
+            }
+            ResultReader::OfLink => (
+                readers_per_tenant.div_ceil(READERS_PER_RESULT),
+                "limits.max_readers_per_tenant",
+                "readers of share links",
+            ),
+        };
         let limit = || Limit {
-            subject: Subject::ResultsForReaders(tenant.clone()),
+            subject: Subject::ResultsOfTenant(tenant.clone(), reader),
             max,
-            setting: "limits.max_readers_per_tenant",
-            code: "too_many_readers",
+            setting,
+            code: "too_many_results",
             message: format!(
-                "At most {max} readers of share links of one tenant get a full result at the same \
-                 time; try again later."
+                "At most {max} {whom} of one tenant read a full result at the same time; try again \
+                 later."
             ),
         };
         self.admit_soon(RESULT_TIMEOUT, || self.admit(vec![limit()])).await

@@ -10,6 +10,7 @@ fn limits() -> AdmissionLimits {
         runs_per_tenant: 4,
         runs_per_key: 2,
         connections_per_key: 3,
+        results_per_tenant: 2,
         readers_per_link: 2,
         readers_per_tenant: 4,
         readers_per_address: 3,
@@ -141,21 +142,29 @@ fn readers_of_links_are_bounded() {
     assert!(lock(&admission.counts).is_empty(), "nothing is remembered of whoever is gone");
 }
 
-/// A21: of 64 readers of a tenant's links, one has a full result; another waits for it to be read,
-/// and is refused if that takes long. Other tenants have their own.
+/// A13, A21: callers of a tenant have so many full results, and of 64 readers of its links one has
+/// one; another waits for it to be read, and is refused if that takes long. Other tenants have their
+/// own.
 #[tokio::test(start_paused = true)]
-async fn full_results_for_readers_are_bounded() {
-    let admission = Admission::new(AdmissionLimits { readers_per_tenant: 100, ..limits() });
-    let (one, other) = (TenantId::from("one"), TenantId::from("other"));
-    let admit = |tenant| admission.admit_shared_result(tenant);
-    let (first, second) = (admit(&one).await.unwrap(), admit(&one).await.unwrap());
-    assert_eq!(setting(admit(&one).await), "limits.max_readers_per_tenant");
-    assert!(admit(&other).await.is_ok());
-    let reading = async {
-        tokio::time::sleep(RESULT_TIMEOUT / 2).await;
-        drop(first);
-    };
-    let (third, ()) = tokio::join!(admit(&one), reading);
-    drop((second, third.unwrap()));
-    assert!(lock(&admission.counts).is_empty());
+async fn full_results_are_bounded() {
+    for (reader, limit) in [
+        (ResultReader::Caller, "limits.max_results_per_tenant"),
+        (ResultReader::OfLink, "limits.max_readers_per_tenant"),
+    ] {
+        let admission = Admission::new(AdmissionLimits { readers_per_tenant: 100, ..limits() });
+        let (one, other) = (TenantId::from("one"), TenantId::from("other"));
+        let admit = |tenant| admission.admit_result(tenant, reader);
+        let (first, second) = (admit(&one).await.unwrap(), admit(&one).await.unwrap());
+        let refused = admit(&one).await.unwrap_err();
+        assert_eq!(refused.code, "too_many_results");
+        assert_eq!(setting(Err::<(), _>(refused)), limit);
+        assert!(admit(&other).await.is_ok());
+        let reading = async {
+            tokio::time::sleep(RESULT_TIMEOUT / 2).await;
+            drop(first);
+        };
+        let (third, ()) = tokio::join!(admit(&one), reading);
+        drop((second, third.unwrap()));
+        assert!(lock(&admission.counts).is_empty());
+    }
 }

@@ -111,7 +111,7 @@ impl Default for HttpLimits {
 }
 
 /// The settings of all limits that are counted.
-pub const COUNTED: [&str; 30] = [
+pub const COUNTED: [&str; 31] = [
     "limits.max_body_bytes",
     "limits.max_file_bytes",
     "limits.max_json_depth",
@@ -129,6 +129,7 @@ pub const COUNTED: [&str; 30] = [
     "limits.max_runs_per_tenant",
     "limits.max_runs_per_key",
     "limits.max_connections_per_key",
+    "limits.max_results_per_tenant",
     "limits.max_readers_per_link",
     "limits.max_readers_per_tenant",
     "limits.max_readers_per_address",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
+    Extension,
     extract::State,
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response as HttpResponse},
@@ -19,8 +20,10 @@ use utoipa::ToSchema;
 
 use crate::{
     ApiError, App, Caller, Json, JsonBody, OrNotFound, PathParams, Result,
+    admission::ResultReader,
     answers::GivenReply,
     client_error::ClientError,
+    connection::HeldPermits,
     idempotency::{IdempotencyKeyHeader, OptionalIdempotencyKey},
     range::{Range, range_of},
     retry::retry_of,
@@ -235,14 +238,17 @@ async fn result(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
+    Extension(held): Extension<HeldPermits>,
     headers: HeaderMap,
 ) -> Result<HttpResponse> {
     let run_id = find(&app, &caller, &id).await?;
+    held.hold_more(app.admission().admit_result(caller.tenant(), ResultReader::Caller).await?);
     let text = full_result(&app, &caller, &run_id, &call_id, false).await?;
     Ok(text_response(text, &headers))
 }
 
-/// The full result of a call. If `redact` is set, what stands in its place.
+/// The full result of a call. If `redact` is set, what stands in its place. The response holds a
+/// permit for it until it is written, because the result is in memory for as long.
 pub(crate) async fn full_result(
     app: &App,
     caller: &Caller,

@@ -23,6 +23,7 @@ use utoipa::ToSchema;
 
 use crate::{
     ApiError, App, Caller, Json, JsonBody, PathParams, QueryParams, Result,
+    admission::ResultReader,
     audit::Deed,
     auth::SharedReader,
     connection::HeldPermits,
@@ -273,8 +274,7 @@ async fn result(
     Extension(held): Extension<HeldPermits>,
     headers: HeaderMap,
 ) -> Result<HttpResponse> {
-    // Until the response is written: the result is in memory as long.
-    held.hold_more(app.admission().admit_shared_result(&share.tenant).await?);
+    held.hold_more(app.admission().admit_result(&share.tenant, ResultReader::OfLink).await?);
     let text = full_result(&app, &caller, &share.run_id, &call_id, share.redact).await?;
     Ok(text_response(text, &headers))
 }

@@ -160,6 +160,8 @@ section! {
     max_runs_per_key: NonZeroUsize => server.admission.runs_per_key,
     /// Open requests, streams and WebSockets of one API key
     max_connections_per_key: NonZeroUsize => server.admission.connections_per_key,
+    /// Full results of calls that callers with a key of one tenant read at the same time
+    max_results_per_tenant: NonZeroUsize => server.admission.results_per_tenant,
     /// Open requests and streams with one share link
     max_readers_per_link: NonZeroUsize => server.admission.readers_per_link,
     /// Open requests and streams with share links of one tenant

@@ -91,6 +91,7 @@ fn every_limit_of_a_server_is_read() {
             runs_per_tenant: number("max_runs_per_tenant"),
             runs_per_key: number("max_runs_per_key"),
             connections_per_key: number("max_connections_per_key"),
+            results_per_tenant: number("max_results_per_tenant"),
             readers_per_link: number("max_readers_per_link"),
             readers_per_tenant: number("max_readers_per_tenant"),
             readers_per_address: number("max_readers_per_address"),

@@ -145,6 +145,11 @@ const ATTACKS: &[Attack] = &[
     ),
     attack("embeddings", |it| it.embeddings().boxed_local(), &["words_only\":true"]),
     attack(
+        "full results of calls",
+        |it| it.results().boxed_local(),
+        &["4 read, 76 are told too_many_results"],
+    ),
+    attack(
         "share links",
         |it| it.readers().boxed_local(),
         &["64 read, 576 are told too_many_readers"],

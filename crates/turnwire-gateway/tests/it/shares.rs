@@ -265,16 +265,20 @@ async fn a_link_has_the_whole_of_a_large_result() {
     world.close().await;
 }
 
-/// A21, A13: the full results that readers of links do not read are few: a further reader waits
-/// until one of them is gone, while whoever has a key is answered.
+/// A21, A13: the full results that nobody reads are few: as many as may be are given, and a further
+/// reader waits until one of them is gone, and is refused if that takes long. Meanwhile readers of
+/// links do not wait for callers with a key, nor these for them.
 #[tokio::test]
-async fn readers_hold_few_full_results() {
+async fn few_full_results_are_in_memory() {
     // More than the sockets of both sides hold.
     let large = "x".repeat(16_000_000);
     let returns = FakeTool::new("t", Behaviour::Returns(large.clone()));
     let turns = [Turn::new().call("t", json!({})), Turn::new().text("Done.")];
-    let plan = Plan::new(turns).tool(returns);
-    let world = plan.options(|options| options.admission.readers_per_tenant = 128).start().await;
+    let plan = Plan::new(turns).tool(returns).options(|options| {
+        options.admission.readers_per_tenant = 128;
+        options.admission.results_per_tenant = 2;
+    });
+    let world = plan.start().await;
     world.post("/chat", json!({ "message": "Go" })).await;
     let (_, runs) = world.get("/v1/runs").await;
     let run = runs["data"][0]["run_id"].as_str().unwrap();
@@ -282,20 +286,28 @@ async fn readers_hold_few_full_results() {
     let call = own["calls"][0]["call_id"].as_str().unwrap();
     let (_, made) = world.post(&format!("/v1/runs/{run}/share"), json!({})).await;
     let token = made["token"].as_str().unwrap();
-    let path = world.url(&format!("/v1/shared/{token}/calls/{call}/result"));
+    let of_link = world.url(&format!("/v1/shared/{token}/calls/{call}/result"));
+    let of_caller = world.url(&format!("/v1/runs/{run}/calls/{call}/result"));
     let client = || reqwest::Client::builder().no_proxy().build().unwrap();
-    let read = || client().get(&path).send();
-    let mut stuck = vec![read().await.unwrap(), read().await.unwrap()];
-    assert!(stuck.iter().all(|response| response.status() == StatusCode::OK));
-    let mut third = Box::pin(read());
-    let waits = timeout(Duration::from_millis(500), &mut third).await;
-    assert!(waits.is_err(), "a third result is in memory");
-    let own = world.request(Method::GET, &format!("/v1/runs/{run}/calls/{call}/result"));
-    assert_eq!(world.text(own).await.len(), large.len());
-    stuck.pop();
-    let third = timeout(Duration::from_secs(20), third).await.expect("there is a place").unwrap();
-    assert_eq!(third.text().await.unwrap().len(), large.len());
-    drop(stuck);
+    let read = |path: &str| client().get(path).send();
+    for (path, other) in [(&of_link, &of_caller), (&of_caller, &of_link)] {
+        let mut stuck = vec![read(path).await.unwrap(), read(path).await.unwrap()];
+        assert!(stuck.iter().all(|response| response.status() == StatusCode::OK));
+        let answered = async { read(other).await.unwrap().text().await.unwrap() };
+        let (refused, answered) = tokio::join!(read(path), answered);
+        assert_eq!(answered.len(), large.len());
+        let refused = refused.unwrap();
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS, "a third is in memory");
+        assert!(refused.headers().contains_key("retry-after"));
+        let refused: Value = refused.json().await.unwrap();
+        assert_eq!(refused["error"]["code"], "too_many_results");
+        let mut third = Box::pin(read(path));
+        let waits = timeout(Duration::from_millis(500), &mut third).await;
+        assert!(waits.is_err(), "a third result is in memory");
+        stuck.pop();
+        let third = timeout(Duration::from_secs(20), third).await.expect("there is a place");
+        assert_eq!(third.unwrap().text().await.unwrap().len(), large.len());
+    }
     world.close().await;
 }
 

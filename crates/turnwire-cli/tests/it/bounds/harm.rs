@@ -87,13 +87,17 @@ pub(super) async fn busy() -> HostileMcp {
         "type": "object",
         "properties": { "x": { "type": "array", "items": { "anyOf": values } } },
     });
-    let names = ["huge", "error", "form", "notes", "images"];
+    let names = ["huge", "whole", "error", "form", "notes", "images"];
     let mut tools = names.map(tool).to_vec();
     tools.push(tool_with("look", "Looks.", &look));
     HostileMcp::start(tools, |server, request| {
         let answer = result_of(request, &fine());
         Some(match request.pointer("/params/name")?.as_str()? {
             "huge" => Answer::Long(160 * MIB),
+            "whole" => {
+                let text = "w".repeat(15 * MIB);
+                Answer::Result(json!({ "content": [{ "type": "text", "text": text }] }))
+            }
             "error" => Answer::Status(500, "application/json", 640 * KIB),
             "form" => {
                 let field = json!({ "type": "string", "description": "d".repeat(640 * KIB) });

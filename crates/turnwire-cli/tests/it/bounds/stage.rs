@@ -12,7 +12,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use futures::{StreamExt, future::join_all, stream};
-use reqwest::{Body, RequestBuilder, StatusCode, header::CONTENT_TYPE};
+use reqwest::{Body, RequestBuilder, Response, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
 use tokio::{
@@ -162,6 +162,17 @@ async fn told(request: RequestBuilder) -> String {
     let status = response.status();
     let body: Value = response.json().await.unwrap_or_default();
     format!("{} {}", status.as_u16(), body["error"]["code"].as_str().unwrap_or_default())
+}
+
+/// How many are answered, and how many are refused with this code.
+async fn read_or_told(answers: Vec<reqwest::Result<Response>>, code: &str) -> String {
+    let (read, refused): (Vec<_>, Vec<_>) =
+        answers.into_iter().map(Result::unwrap).partition(|it| it.status() == StatusCode::OK);
+    let n_refused = refused.len();
+    let texts = refused.into_iter().map(|it| async { it.text().await.unwrap() });
+    let told = join_all(texts).await;
+    assert!(told.iter().all(|text| text.contains(code)), "{told:?}");
+    format!("{} read, {n_refused} are told {code}", read.len())
 }
 
 /// So many bytes in pieces.
@@ -462,14 +473,18 @@ impl Stage {
         let path = format!("/v1/shared/{}/events", link["token"].as_str().unwrap());
         // Fewer at once than an address may have of connections that nobody knows.
         let readers = stream::iter(0..640).map(|_| self.gateway.get(&path).send()).buffered(40);
-        let readers: Vec<_> = readers.collect().await;
-        let (read, refused): (Vec<_>, Vec<_>) =
-            readers.into_iter().map(Result::unwrap).partition(|it| it.status() == StatusCode::OK);
-        let n_refused = refused.len();
-        let codes = refused.into_iter().map(|it| async { it.text().await.unwrap() });
-        let too_many = |text: &String| text.contains("too_many_readers");
-        assert!(join_all(codes).await.iter().all(too_many));
-        format!("{} read, {n_refused} are told too_many_readers", read.len())
+        read_or_told(readers.collect().await, "too_many_readers").await
+    }
+
+    /// Callers who do not read the full result that they ask for.
+    pub(super) async fn results(&self) -> String {
+        let response = self.call("busy", "whole").await;
+        let response: Value = serde_json::from_str(&response).unwrap();
+        let run = response["id"].as_str().expect("a response").replace("resp_", "run_");
+        let (_, run) = json_of(self.get(&format!("/v1/runs/{run}"))).await;
+        let path = run["calls"][0]["result_ref"].as_str().expect("a large result");
+        read_or_told(join_all((0..80).map(|_| self.get(path).send())).await, "too_many_results")
+            .await
     }
 
     /// The ID of a run that does not end by itself.
