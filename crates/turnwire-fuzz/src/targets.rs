@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use turnwire_cli::fuzzing as cli;
 use turnwire_gateway::fuzzing as gateway;
 use turnwire_models::fuzzing as models;
 use turnwire_stores::fuzzing as stores;
@@ -20,6 +21,8 @@ pub struct Target {
     pub run: fn(&[u8]),
     /// A folder with more inputs, beside the crates.
     more: Option<&'static str>,
+    /// How many times what others may cost it may cost.
+    pub(crate) multiple: u32,
 }
 
 /// All targets.
@@ -45,12 +48,27 @@ pub const TARGETS: &[Target] = &[
     Target::new("terminal_text", terminal_text),
     Target::new("checked_stream", checked_stream),
     Target::new("journal_row", stores::journal_row),
+    // Each mistake is worded, and looked for in the file.
+    Target::new("settings", cli::settings).costing(4),
+    // These are read twice, and every word is stemmed.
+    Target::new("document_text", tools::document_text).costing(4),
+    Target::new("document_markdown", tools::document_markdown).costing(4),
+    Target::new("document_html", tools::document_html).costing(4),
+    // What is compressed in it may be a thousand times as long.
+    Target::new("document_pdf", cli::document_pdf).costing(16),
+    // A library looks for the article in it in several ways, each in a tree of its own.
+    Target::new("web_page", tools::web_page).costing(16),
 ];
 
 impl Target {
     /// Creates a target without other folders.
     pub const fn new(name: &'static str, run: fn(&[u8])) -> Self {
-        Self { name, run, more: None }
+        Self { name, run, more: None, multiple: 1 }
+    }
+
+    const fn costing(mut self, multiple: u32) -> Self {
+        self.multiple = multiple;
+        self
     }
 
     const fn with(mut self, more: &'static str) -> Self {

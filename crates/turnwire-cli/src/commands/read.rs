@@ -4,7 +4,10 @@
 //! they are untrusted (A15, A20). The process limits its own memory, CPU time and open files before
 //! it reads the first byte of the document.
 
-use std::io::{self, BufWriter};
+use std::{
+    io::{self, BufWriter},
+    panic,
+};
 
 use rlimit::Resource;
 use turnwire_tools::documents::{Limits, serve};
@@ -14,16 +17,19 @@ use crate::exit::Exit;
 /// Enough for the standard streams only.
 const OPEN_FILES: u64 = 4;
 
-/// Runs the command. Errors that have nobody to be told to are reported only by the exit code. A
-/// panic ends only this process.
+/// Runs the command. Errors that have nobody to be told to are reported only by the exit code.
 pub(crate) fn read() -> Exit {
-    // Errors of the library are not printed.
-    let pdf = |content: &[u8]| pdf_extract::extract_text_from_mem(content).ok();
     let (input, output) = (io::stdin().lock(), BufWriter::new(io::stdout().lock()));
-    match serve(input, output, limit_itself, pdf) {
+    match serve(input, output, limit_itself, pdf_text) {
         Ok(()) => Exit::Done,
         Err(_) => Exit::Failed,
     }
+}
+
+/// The text of a PDF; none if it is damaged. Errors of the library are not told, and it panics of
+/// some.
+pub(crate) fn pdf_text(content: &[u8]) -> Option<String> {
+    panic::catch_unwind(|| pdf_extract::extract_text_from_mem(content)).ok()?.ok()
 }
 
 /// Does not start without limits.

@@ -13,7 +13,9 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 use turnwire_gateway::content_hash;
 
-use super::{lines::line_of, schema::schema_of, shape::check_table, syntax::parse};
+use super::{
+    lines::Places, schema::schema_of, shape::check_table, syntax::parse, words::MOST_TOLD,
+};
 use crate::exit::{Mistake, Problem, Result};
 
 pub(crate) const DEFAULT_FILE: &str = "turnwire.toml";
@@ -49,7 +51,7 @@ impl SettingsFile {
     /// Adds file and line to an error that starts with the path of a setting. Returns any other
     /// error unchanged.
     pub(super) fn located(&self, mistake: &str) -> String {
-        located_in(mistake, Some(self)).to_string()
+        located_in(mistake, Some(&Located::of(self))).to_string()
     }
 
     /// Parses the file. Returns nothing if it cannot be checked further.
@@ -99,7 +101,20 @@ pub(super) fn located(mut problem: Problem, file: Option<&SettingsFile>) -> Prob
     problem
 }
 
-/// Combines all errors, with their location, in the order of the lines.
+/// A file, to look for the lines of settings.
+struct Located<'a> {
+    name: String,
+    places: Places<'a>,
+}
+
+impl<'a> Located<'a> {
+    fn of(file: &'a SettingsFile) -> Self {
+        Self { name: file.path.display().to_string(), places: Places::of(&file.text) }
+    }
+}
+
+/// Combines all errors, with their location, in the order of the lines: the first ones, if there
+/// are very many.
 pub(super) fn all_of(
     in_file: Vec<String>,
     in_environment: Vec<String>,
@@ -107,18 +122,21 @@ pub(super) fn all_of(
 ) -> Problem {
     let has_file = !in_file.is_empty();
     let has_environment = !in_environment.is_empty();
-    let in_file = in_file.iter().map(|mistake| located_in(mistake, file));
+    let n_mistakes = in_file.len() + in_environment.len();
+    let file = file.map(Located::of);
+    let in_file = in_file.iter().map(|mistake| located_in(mistake, file.as_ref()));
     let in_environment = in_environment.iter().map(|mistake| located_in(mistake, None));
-    let mut mistakes: Vec<Mistake> = in_file.chain(in_environment).collect();
-    let own = file.map(|file| file.path.display().to_string());
+    let mut mistakes: Vec<Mistake> = in_file.chain(in_environment).take(MOST_TOLD).collect();
+    let own = file.map(|file| file.name);
     // Those of the settings file first, then those of other files, then those without a place.
     mistakes.sort_by_cached_key(|mistake| {
         (rank(mistake, own.as_deref()), mistake.line, mistake.path.clone())
     });
     let environment = has_environment.then(|| "the environment".to_owned());
     let places: Vec<String> = own.filter(|_| has_file).into_iter().chain(environment).collect();
-    let count = match mistakes.len() {
+    let count = match n_mistakes {
         1 => "a mistake".to_owned(),
+        n_mistakes if n_mistakes > MOST_TOLD => format!("more than {MOST_TOLD} mistakes"),
         n_mistakes => format!("{n_mistakes} mistakes"),
     };
     let message = format!("{count} in {}", places.join(" and "));
@@ -135,14 +153,14 @@ fn rank(mistake: &Mistake, own: Option<&str>) -> (u8, Option<String>) {
 }
 
 /// Splits an error into its parts: `path: words`, or with its place, `file:line: path: words`.
-fn located_in(mistake: &str, file: Option<&SettingsFile>) -> Mistake {
+fn located_in(mistake: &str, file: Option<&Located<'_>>) -> Mistake {
     if let Some((place, line, rest)) = placed(mistake) {
         let (path, message) = path_and_words(rest);
         return Mistake { file: Some(place.to_owned()), line: Some(line), path, message };
     }
     let (path, message) = path_and_words(mistake);
-    let line = path.as_deref().zip(file).and_then(|(path, file)| line_of(&file.text, path));
-    let file = line.and(file).map(|file| file.path.display().to_string());
+    let line = path.as_deref().zip(file).and_then(|(path, file)| file.places.line_of(path));
+    let file = line.and(file).map(|file| file.name.clone());
     Mistake { file, line, path, message }
 }
 

@@ -68,3 +68,17 @@ fn all_lines_that_are_not_toml_are_told_and_none_is_quoted() {
     assert!(problem.details[1].starts_with("turnwire.toml:5: not TOML: "), "{told}");
     assert!(!told.contains("canary"), "{told}");
 }
+
+/// A19: of very many mistakes the first ones are told, each with its line, and that there are more.
+#[test]
+fn of_very_many_mistakes_the_first_ones_are_told() {
+    let unknown = |n_lines: usize| {
+        let lines: Vec<String> = (0..n_lines).map(|n| format!("a{n:04} = 1")).collect();
+        run_settings(&format!("[server]\n{}", lines.join("\n")), &[], None).unwrap_err()
+    };
+    assert_eq!(unknown(100).message, "100 mistakes in turnwire.toml");
+    let problem = unknown(5_000);
+    assert_eq!(problem.message, "more than 100 mistakes in turnwire.toml");
+    let lines: Vec<Option<usize>> = problem.mistakes.iter().map(|mistake| mistake.line).collect();
+    assert_eq!(lines, (2..102).map(Some).collect::<Vec<_>>());
+}

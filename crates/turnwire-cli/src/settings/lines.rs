@@ -5,18 +5,42 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::words::{child, key_name};
+use super::words::{child, told_key};
 
-/// Returns the line, counted from 1, of the setting at `path` (such as `server.listen` or
-/// `mcp.on_request[0].url`), or of the innermost existing table on that path.
-pub(super) fn line_of(text: &str, path: &str) -> Option<usize> {
-    let (document, _) = DeTable::parse_recoverable(text);
-    let place = place_in(document.get_ref(), path)?;
-    Some(line_at(text, place))
+/// Where the lines of a text begin.
+pub(super) struct Lines(Vec<usize>);
+
+impl Lines {
+    pub(super) fn of(text: &str) -> Self {
+        Self(text.match_indices('\n').map(|(end, _)| end).collect())
+    }
+
+    /// Returns the line, counted from 1, of the byte at `place`.
+    pub(super) fn at(&self, place: usize) -> usize {
+        self.0.partition_point(|end| *end < place) + 1
+    }
+}
+
+/// A settings file, to look for the lines of settings.
+pub(super) struct Places<'a> {
+    document: Spanned<DeTable<'a>>,
+    lines: Lines,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn of(text: &'a str) -> Self {
+        Self { document: DeTable::parse_recoverable(text).0, lines: Lines::of(text) }
+    }
+
+    /// Returns the line, counted from 1, of the setting at `path` (such as `server.listen` or
+    /// `mcp.on_request[0].url`), or of the innermost existing table on that path.
+    pub(super) fn line_of(&self, path: &str) -> Option<usize> {
+        Some(self.lines.at(place_in(self.document.get_ref(), path)?))
+    }
 }
 
 /// Returns the line, counted from 1, of the byte at `place`.
-pub(super) fn line_at(text: &str, place: usize) -> usize {
+fn line_at(text: &str, place: usize) -> usize {
     let before = text.as_bytes().iter().take(place);
     before.filter(|byte| **byte == b'\n').count() + 1
 }
@@ -25,7 +49,7 @@ pub(super) fn line_at(text: &str, place: usize) -> usize {
 fn place_in(table: &DeTable<'_>, path: &str) -> Option<usize> {
     // One key may begin like another one, so the longest match is used.
     let fits = table.iter().filter_map(|(key, value)| {
-        let rest = path.strip_prefix(&key_name(key.get_ref()))?;
+        let rest = path.strip_prefix(&*told_key(key.get_ref()))?;
         let is_whole = rest.is_empty() || rest.starts_with(['.', '[']);
         is_whole.then_some((key, value, rest))
     });

@@ -1,4 +1,8 @@
-use super::line_of;
+use super::Places;
+
+fn line_of(text: &str, path: &str) -> Option<usize> {
+    Places::of(text).line_of(path)
+}
 
 const TEXT: &str = r#"# the team's server
 [server]

@@ -100,6 +100,7 @@ mod egress;
 mod embeddings;
 mod file;
 mod functions;
+pub(crate) mod fuzzing;
 mod limits;
 mod lines;
 mod mcp;

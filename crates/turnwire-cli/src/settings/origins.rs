@@ -12,7 +12,7 @@ use toml::Value;
 use super::{
     ModelSettings, OtherNames, Provider, ServeSettings,
     file::SettingsFile,
-    lines::line_of,
+    lines::Places,
     models::custom_tools_name,
     schema::{TableSchema, VARIABLE, below},
     sections::settings_schema,
@@ -154,7 +154,7 @@ impl Walk<'_> {
     }
 
     fn in_file(&self, path: &str) -> Source {
-        let place = self.file.and_then(|file| Some((file, line_of(&file.text, path)?)));
+        let place = self.file.and_then(|file| Some((file, Places::of(&file.text).line_of(path)?)));
         place.map_or(Source::Unset, |(file, line)| Source::File {
             file: file.path.display().to_string(),
             line,

@@ -7,6 +7,12 @@
 //! Beside the keywords of JSON Schema, a field can have [`REQUIRED`] and [`VARIABLE`]. Secrets are
 //! `writeOnly`.
 
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
 use schemars::{
     JsonSchema, Schema,
     generate::SchemaSettings,
@@ -28,12 +34,16 @@ pub(super) fn below<'a>(schema: &'a TableSchema, keyword: &str) -> Option<&'a Ta
     schema.get(keyword).and_then(Value::as_object)
 }
 
-/// The schema of one table, without references to others.
-pub(super) fn schema_of<T: JsonSchema>() -> TableSchema {
-    match generated::<T>().to_value() {
-        Value::Object(schema) => schema,
-        _ => Map::new(),
-    }
+/// The schema of one table, without references to others. It is made once, because a file may have
+/// thousands of such tables.
+pub(super) fn schema_of<T: JsonSchema>() -> Arc<TableSchema> {
+    static MADE: Mutex<BTreeMap<Cow<'static, str>, Arc<TableSchema>>> = Mutex::new(BTreeMap::new());
+    let mut schemas = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let make = || match generated::<T>().to_value() {
+        Value::Object(schema) => Arc::new(schema),
+        _ => Arc::default(),
+    };
+    Arc::clone(schemas.entry(T::schema_id()).or_insert_with(make))
 }
 
 fn generated<T: JsonSchema>() -> Schema {

@@ -22,7 +22,7 @@ use super::{
     models::{NamedModel, RawModel, check_fallback, complete_timeouts, named_models},
     oidc::{RawOidc, oidc},
     quotas::{RawQuotas, quotas},
-    schema::schema_of,
+    schema::{TableSchema, schema_of},
     secrets::{KeysSection, RawEncryption, RawSecrets},
     server::{RawServer, ServerSection},
     store::{RawFanout, RawStore, StoreSection},
@@ -120,7 +120,7 @@ pub(super) fn store_alone(
 
 /// The schema of the whole file.
 pub(crate) fn settings_schema() -> serde_json::Value {
-    let mut schema = schema_of::<RawSettings>();
+    let mut schema = TableSchema::clone(&schema_of::<RawSettings>());
     schema.insert("title".to_owned(), "turnwire.toml".into());
     schema.into()
 }

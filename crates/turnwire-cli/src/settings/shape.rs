@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use super::{
     schema::{TableSchema, below},
-    words::{child, did_you_mean},
+    words::{MOST_TOLD, child, did_you_mean},
 };
 
 /// Checks the keys of a table and everything below, and leaves what is right.
@@ -23,6 +23,11 @@ pub(super) fn check_table(
     let others = schema.get("additionalProperties").and_then(Json::as_object);
     let mut wrong = Vec::new();
     for (key, value) in table.iter_mut() {
+        if told.len() > MOST_TOLD {
+            // The rest is not checked, so it must not be read.
+            wrong.push(key.clone());
+            continue;
+        }
         let at = child(path, key);
         let is_right = match (known.and_then(|known| known.get(key)), others) {
             (Some(schema), _) => is_right(&at, value, schema, told),

@@ -7,18 +7,24 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{lines::line_at, words::child};
+use super::{
+    lines::Lines,
+    words::{MOST_TOLD, child, told_key},
+};
 
 /// Parses a file called `name`. Returns nothing if its tables cannot be told apart: further checks
 /// would then report what is not there.
 pub(super) fn parse(name: &str, text: &str, told: &mut Vec<String>) -> Option<Table> {
     let (document, errors) = DeTable::parse_recoverable(text);
+    let lines = Lines::of(text);
     let mut is_readable = true;
-    let mut lines = Vec::new();
-    for error in errors {
+    let mut told_lines = Vec::new();
+    // One more, so that it is known that there are more.
+    for error in errors.into_iter().take(MOST_TOLD + 1) {
         let place = error.span().map_or(text.len(), |span| span.start);
-        let line = line_at(text, place);
-        let words = if let Some((path, is_header)) = twice(document.get_ref(), text, &error) {
+        let line = lines.at(place);
+        let found = twice(document.get_ref(), text, &lines, &error);
+        let words = if let Some((path, is_header)) = found {
             is_readable &= !is_header;
             format!("{path}: it is there twice; keep one of them")
         } else {
@@ -26,16 +32,21 @@ pub(super) fn parse(name: &str, text: &str, told: &mut Vec<String>) -> Option<Ta
             format!("not TOML: {}", error.message())
         };
         // What follows a mistake in the same line is often a consequence of it.
-        if !lines.contains(&line) {
-            lines.push(line);
+        if !told_lines.contains(&line) {
+            told_lines.push(line);
             told.push(format!("{name}:{line}: {words}"));
         }
     }
-    is_readable.then(|| table("", document.into_inner(), told))
+    is_readable.then(|| table(&mut Vec::new(), document.into_inner(), told))
 }
 
 /// The path of a key that is there twice, and whether it is the name of a table.
-fn twice(document: &DeTable<'_>, text: &str, error: &toml::de::Error) -> Option<(String, bool)> {
+fn twice(
+    document: &DeTable<'_>,
+    text: &str,
+    lines: &Lines,
+    error: &toml::de::Error,
+) -> Option<(String, bool)> {
     let span = error.span().filter(|_| error.message().starts_with("duplicate key"))?;
     let line = text.get(..span.start)?.rfind('\n').map_or(0, |end| end + 1);
     let line = text.get(line..)?.lines().next()?.trim();
@@ -44,14 +55,14 @@ fn twice(document: &DeTable<'_>, text: &str, error: &toml::de::Error) -> Option<
         return Some((header.trim().to_owned(), true));
     }
     let key = text.get(span.clone())?.trim_matches(['"', '\'']);
-    let (_, path, found) = innermost(document, text, span.start)?;
+    let (_, path, found) = innermost(document, lines, span.start)?;
     Some((child(&below(&path, found, span.start), key), false))
 }
 
 /// The table that the line at `place` belongs to, with its own line and path.
 fn innermost<'a>(
     document: &'a DeTable<'a>,
-    text: &str,
+    lines: &Lines,
     place: usize,
 ) -> Option<(usize, String, &'a DeTable<'a>)> {
     let mut tables = vec![(0, String::new(), document)];
@@ -62,12 +73,12 @@ fn innermost<'a>(
             let path = child(&path, key.get_ref());
             match value.get_ref() {
                 DeValue::Table(table) => {
-                    tables.push((line_at(text, value.span().start), path, table));
+                    tables.push((lines.at(value.span().start), path, table));
                 }
                 DeValue::Array(list) => {
                     let found = list.iter().enumerate().filter_map(|(n, value)| {
                         let table = value.get_ref().as_table()?;
-                        Some((line_at(text, value.span().start), format!("{path}[{n}]"), table))
+                        Some((lines.at(value.span().start), format!("{path}[{n}]"), table))
                     });
                     tables.extend(found);
                 }
@@ -75,7 +86,7 @@ fn innermost<'a>(
             }
         }
     }
-    let line = line_at(text, place);
+    let line = lines.at(place);
     let before = tables.into_iter().filter(|(begin, ..)| *begin <= line);
     // Of tables that begin in the same line, the last one is the innermost.
     before.enumerate().max_by_key(|(n, (begin, ..))| (*begin, *n)).map(|(_, found)| found)
@@ -93,20 +104,38 @@ fn below(path: &str, table: &DeTable<'_>, place: usize) -> String {
     path.to_owned()
 }
 
-fn table(path: &str, document: DeTable<'_>, told: &mut Vec<String>) -> Table {
+/// Where a value is: the keys that lead to it, and the places in lists, such as `[0]`.
+type Path = Vec<String>;
+
+fn told_path(path: &Path) -> String {
+    let (mut told, mut first) = (String::new(), true);
+    for part in path {
+        if !(first || part.starts_with('[')) {
+            told.push('.');
+        }
+        told.push_str(part);
+        first = false;
+    }
+    told
+}
+
+fn table(path: &mut Path, document: DeTable<'_>, told: &mut Vec<String>) -> Table {
     let entries = document.into_iter().filter_map(|(key, value)| {
         let key = key.into_inner().into_owned();
-        let value = value_of(&child(path, &key), value, told)?;
-        Some((key, value))
+        path.push(told_key(&key).into_owned());
+        let value = value_of(path, value, told);
+        path.pop();
+        Some((key, value?))
     });
     entries.collect()
 }
 
-fn value_of(path: &str, value: Spanned<DeValue<'_>>, told: &mut Vec<String>) -> Option<Value> {
+fn value_of(path: &mut Path, value: Spanned<DeValue<'_>>, told: &mut Vec<String>) -> Option<Value> {
     Some(match value.into_inner() {
         DeValue::String(text) => Value::String(text.into_owned()),
         DeValue::Integer(number) => {
             let Ok(parsed) = i64::from_str_radix(number.as_str(), number.radix()) else {
+                let path = told_path(path);
                 told.push(format!("{path}: no number may be as large as {number}"));
                 return None;
             };
@@ -117,8 +146,13 @@ fn value_of(path: &str, value: Spanned<DeValue<'_>>, told: &mut Vec<String>) -> 
         DeValue::Datetime(time) => Value::Datetime(time),
         DeValue::Array(list) => {
             let list = list.into_iter().enumerate();
-            let list: Vec<Option<Value>> =
-                list.map(|(n, value)| value_of(&format!("{path}[{n}]"), value, told)).collect();
+            let mut entry = |(n, value)| {
+                path.push(format!("[{n}]"));
+                let value = value_of(path, value, told);
+                path.pop();
+                value
+            };
+            let list: Vec<Option<Value>> = list.map(&mut entry).collect();
             Value::Array(list.into_iter().collect::<Option<_>>()?)
         }
         DeValue::Table(inner) => Value::Table(table(path, inner, told)),

@@ -1,6 +1,9 @@
 //! `[[webhooks]]`: receivers of events of runs, each for one tenant.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -72,12 +75,9 @@ pub(super) fn named_webhooks(
     let tables = tables.into_iter().enumerate();
     let webhooks: Vec<NamedWebhook> =
         tables.map(|(n, table)| named_webhook(n, table, way_out, mistakes)).collect();
-    for (n, webhook) in webhooks.iter().enumerate() {
-        let same = |other: &NamedWebhook| {
-            (&other.route.tenant, &other.route.url) == (&webhook.route.tenant, &webhook.route.url)
-        };
-        let place = webhook.place;
-        if !webhook.route.url.is_empty() && webhooks.iter().take(n).any(same) {
+    let mut seen = HashSet::new();
+    for NamedWebhook { place, route, .. } in &webhooks {
+        if !route.url.is_empty() && !seen.insert((&route.tenant, &route.url)) {
             mistakes.push(format!("webhooks[{place}].url: the tenant has this receiver already"));
         }
     }

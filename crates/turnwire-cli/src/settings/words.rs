@@ -1,12 +1,18 @@
 //! Common wording of errors, and values that several sections have.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use turnwire_contract::{ApiKey, Scope, TenantId};
 use turnwire_engine::Access;
 
 use crate::environment::Environment;
 
+/// At most so many mistakes are told at once: each is looked for in the file, and nobody reads more.
+pub(super) const MOST_TOLD: usize = 100;
+/// Longer words are no misspelt settings.
+const LONGEST_MEANT: usize = 64;
+/// Longer keys are cut where they are told.
+const LONGEST_KEY: usize = 128;
 /// Longer addresses are not quoted: they may be secrets.
 const LONGEST_QUOTED: usize = 60;
 /// Minimum Jaro-Winkler similarity for a suggestion.
@@ -15,7 +21,8 @@ const ALIKE: f64 = 0.8;
 /// Suggests the most similar known word, or lists all of them.
 pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     let likeness = |known: &str| strsim::jaro_winkler(word, known);
-    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let known_if_short = if word.len() <= LONGEST_MEANT { known } else { &[] };
+    let nearest = known_if_short.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     match nearest {
         Some(nearest) if likeness(nearest) >= ALIKE => format!("did you mean `{nearest}`?"),
         _ => one_of(known),
@@ -24,16 +31,27 @@ pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
 
 /// The path of a key in the table at `path`, which is empty for the whole file.
 pub(super) fn child(path: &str, key: &str) -> String {
-    if path.is_empty() { key_name(key) } else { format!("{path}.{}", key_name(key)) }
+    let key = told_key(key);
+    if path.is_empty() { key.into_owned() } else { format!("{path}.{key}") }
+}
+
+/// A key as it is told in a path.
+pub(super) fn told_key(key: &str) -> Cow<'_, str> {
+    match key.char_indices().nth(LONGEST_KEY) {
+        Some((end, _)) => {
+            key_name(&format!("{}…", key.get(..end).unwrap_or_default())).into_owned().into()
+        }
+        None => key_name(key),
+    }
 }
 
 /// A key as it is written in a file: in quotes unless it is made of letters, digits, `_` and `-`.
-pub(crate) fn key_name(key: &str) -> String {
+pub(crate) fn key_name(key: &str) -> Cow<'_, str> {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !key.is_empty() && key.chars().all(is_bare) {
-        return key.to_owned();
+        return key.into();
     }
-    format!("\"{}\"", key.escape_debug())
+    format!("\"{}\"", key.escape_debug()).into()
 }
 
 /// Reports that a key is missing, unless its value was reported already, or another key that is
@@ -41,7 +59,7 @@ pub(crate) fn key_name(key: &str) -> String {
 pub(super) fn missing(path: &str, why: &str, mistakes: &mut Vec<String>) {
     let is_meant = path.rsplit_once('.').is_some_and(|(table, key)| {
         let advice = format!("did you mean `{key}`?");
-        mistakes.iter().any(|mistake| mistake.starts_with(table) && mistake.ends_with(&advice))
+        latest(mistakes).any(|mistake| mistake.starts_with(table) && mistake.ends_with(&advice))
     });
     if !is_meant && !is_told(path, mistakes) {
         mistakes.push(format!("{path}: {why}"));
@@ -50,9 +68,15 @@ pub(super) fn missing(path: &str, why: &str, mistakes: &mut Vec<String>) {
 
 /// Whether something is wrong with the value at `path`, or with a part of it.
 pub(super) fn is_told(path: &str, mistakes: &[String]) -> bool {
-    mistakes.iter().any(|mistake| {
+    latest(mistakes).any(|mistake| {
         mistake.strip_prefix(path).is_some_and(|rest| rest.starts_with([':', '.', '[']))
     })
+}
+
+/// The mistakes that may be about the same setting. Of very many, those before are not told twice
+/// only by chance, because looking through all for each takes long.
+fn latest(mistakes: &[String]) -> impl Iterator<Item = &String> {
+    mistakes.iter().rev().take(2 * MOST_TOLD)
 }
 
 /// Returns the meaning of a word. If there is none, reports `none`, such as `there is no kind`.

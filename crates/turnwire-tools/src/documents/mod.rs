@@ -12,6 +12,8 @@
 mod chunking;
 mod finding;
 mod frames;
+#[doc(hidden)]
+pub mod fuzzing;
 mod page;
 mod places;
 mod process;
