@@ -1,8 +1,8 @@
 //! The keys of a provider: where they are is discovered, and they are fetched when they are needed.
 //!
 //! Keys are fetched again while they are used, and when a token names an unknown one, but not more
-//! often than every few seconds, whatever tokens come. If the provider cannot be reached, the keys
-//! that are known stay in use.
+//! often than every few seconds, whatever tokens come. If the provider cannot be reached, or gives no
+//! key that can be used, the keys that are known stay in use.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,7 +11,7 @@ use std::{
 
 use jsonwebtoken::{
     Algorithm, DecodingKey,
-    jwk::{AlgorithmParameters, Jwk, PublicKeyUse},
+    jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse},
 };
 use reqwest::{Client, StatusCode, redirect::Policy};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use turnwire_contract::TokenError;
 use turnwire_http::chain;
 
-use crate::ALGORITHMS;
+use crate::RSA;
 
 /// How long one answer of the provider is waited for.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,8 +42,8 @@ pub(crate) type Keys = Vec<(Option<String>, Key)>;
 #[derive(Clone)]
 pub(crate) struct Key {
     key: Arc<DecodingKey>,
-    /// The only algorithm it may be used with, if the provider says so.
-    algorithm: Option<Algorithm>,
+    /// The algorithms it may be used with.
+    algorithms: Vec<Algorithm>,
 }
 
 /// The keys of one provider.
@@ -109,7 +109,7 @@ impl ProviderKeys {
         kid: Option<&str>,
         algorithm: Algorithm,
     ) -> Result<Arc<DecodingKey>, TokenError> {
-        let found = if let Some(known) = self.key(kid) {
+        let found = if let Some(known) = self.key(kid, algorithm) {
             // Nobody waits for a provider whose keys are known.
             if self.is_due() {
                 self.refresh_in_background();
@@ -119,20 +119,23 @@ impl ProviderKeys {
             // It goes on without us: somebody may send tokens and leave, to keep others from the
             // keys. If it panics, there is no key.
             let _ = self.refresh_in_background().await;
-            self.key(kid).ok_or_else(|| self.why_not())?
+            self.key(kid, algorithm).ok_or_else(|| self.why_not())?
         };
-        if found.algorithm.is_some_and(|only| only != algorithm) {
+        if !found.algorithms.contains(&algorithm) {
             return Err(TokenError::Invalid("its algorithm is not that of the key".to_owned()));
         }
         Ok(found.key)
     }
 
-    fn key(&self, kid: Option<&str>) -> Option<Key> {
+    fn key(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<Key> {
         let known = self.known();
         match kid {
             Some(_) => {
-                let is_it = |(id, _): &&(Option<String>, Key)| id.as_deref() == kid;
-                known.keys.iter().find(is_it).map(|(_, key)| key.clone())
+                let named = known.keys.iter().filter(|(id, _)| id.as_deref() == kid);
+                let named = named.map(|(_, key)| key);
+                // Keys of different kinds may share an ID.
+                let fits = |key: &&Key| key.algorithms.contains(&algorithm);
+                named.clone().find(fits).or_else(|| named.clone().next()).cloned()
             }
             // Without a name it must be the only one.
             None => match known.keys.as_slice() {
@@ -167,9 +170,7 @@ impl ProviderKeys {
                 let names = |keys: &Keys| -> Vec<Option<String>> {
                     keys.iter().map(|(kid, _)| kid.clone()).collect()
                 };
-                if keys.is_empty() {
-                    warn!(issuer = self.issuer, "the provider has no usable key");
-                } else if names(&keys) != names(&known.keys) {
+                if names(&keys) != names(&known.keys) {
                     info!(
                         issuer = self.issuer,
                         n_keys = keys.len(),
@@ -199,7 +200,7 @@ impl ProviderKeys {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the provider for its keys.
+    /// Asks the provider for its keys. There is at least one.
     pub(crate) async fn fetch(&self) -> Result<Keys, String> {
         let issuer = self.issuer.trim_end_matches('/');
         let discovery: Discovery =
@@ -215,7 +216,11 @@ impl ProviderKeys {
             return Err(format!("its keys are not at an https address: {}", discovery.jwks_uri));
         }
         let document: KeyDocument = self.document(&discovery.jwks_uri).await?;
-        Ok(document.keys.into_iter().take(MAX_KEYS).filter_map(usable).collect())
+        if document.keys.len() > MAX_KEYS {
+            return Err(format!("the provider has more than {MAX_KEYS} keys"));
+        }
+        let keys: Keys = document.keys.into_iter().filter_map(usable).collect();
+        if keys.is_empty() { Err("the provider has no usable key".to_owned()) } else { Ok(keys) }
     }
 
     async fn document<T: DeserializeOwned>(&self, url: &str) -> Result<T, String> {
@@ -242,14 +247,31 @@ fn usable(key: Value) -> Option<(Option<String>, Key)> {
     if jwk.common.public_key_use.as_ref().is_some_and(|what| *what != PublicKeyUse::Signature) {
         return None;
     }
-    let algorithm = match jwk.common.key_algorithm {
-        Some(named) => Some(Algorithm::try_from(named).ok().filter(|it| ALGORITHMS.contains(it))?),
-        None => None,
-    };
-    let key = match jwk.algorithm {
-        // It is a secret, which nobody who verifies should have.
-        AlgorithmParameters::OctetKey(_) => return None,
-        _ => Arc::new(DecodingKey::from_jwk(&jwk).ok()?),
-    };
-    Some((jwk.common.key_id, Key { key, algorithm }))
+    let mut algorithms = algorithms_of(&jwk.algorithm).to_vec();
+    if let Some(named) = jwk.common.key_algorithm {
+        let named = Algorithm::try_from(named).ok()?;
+        algorithms.retain(|algorithm| *algorithm == named);
+    }
+    if algorithms.is_empty() {
+        return None;
+    }
+    let key = Arc::new(DecodingKey::from_jwk(&jwk).ok()?);
+    Some((jwk.common.key_id, Key { key, algorithms }))
+}
+
+/// The algorithms for which a key can be used. A secret is none that verifies: nobody who verifies
+/// should have it.
+fn algorithms_of(parameters: &AlgorithmParameters) -> &'static [Algorithm] {
+    match parameters {
+        AlgorithmParameters::RSA(_) => &RSA,
+        AlgorithmParameters::EllipticCurve(key) => match key.curve {
+            EllipticCurve::P256 => &[Algorithm::ES256],
+            EllipticCurve::P384 => &[Algorithm::ES384],
+            _ => &[],
+        },
+        AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+            &[Algorithm::EdDSA]
+        }
+        _ => &[],
+    }
 }

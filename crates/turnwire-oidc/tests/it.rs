@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
+use reqwest::StatusCode;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use turnwire_contract::{Scope, TenantId, TokenError, TokenVerifier};
 use turnwire_oidc::{ClaimRules, Oidc, OidcOptions};
-use turnwire_testkit::identity_provider::{IdentityProvider, SigningKey, now};
+use turnwire_testkit::identity_provider::{IdentityProvider, KeysAnswer, SigningKey, now};
 
 fn oidc(provider: &IdentityProvider) -> Oidc {
     Oidc::new(OidcOptions {
@@ -202,6 +205,78 @@ async fn a_provider_that_is_away_is_no_reason_to_refuse() {
     early.verify(&token).await.unwrap();
     provider.set_away(false);
     late.verify(&token).await.unwrap();
+}
+
+/// What a provider may answer that has no key in it.
+fn answers_without_keys() -> Vec<(&'static str, KeysAnswer)> {
+    let key = SigningKey::elliptic("key_0").public();
+    let of_algorithm = |algorithm: &str| {
+        let mut key = key.clone();
+        key.as_object_mut().unwrap().insert("alg".to_owned(), json!(algorithm));
+        key
+    };
+    let of_wrong_types = [json!(1), json!(null), json!([]), json!({ "kty": 7 }), json!({})];
+    let with_wrong_algorithms = ["none", "HS256", "RS256", "EdDSA", "x"].map(of_algorithm);
+    vec![
+        ("empty", KeysAnswer::Keys(Vec::new())),
+        ("10 MiB", KeysAnswer::Long(10 * 1024 * 1024)),
+        ("100,000 keys", KeysAnswer::Keys(vec![json!({}); 100_000])),
+        ("one too many", KeysAnswer::Keys(vec![key; 1_001])),
+        ("wrong types", KeysAnswer::Keys(of_wrong_types.into())),
+        ("wrong algorithms", KeysAnswer::Keys(with_wrong_algorithms.into())),
+        ("an error", KeysAnswer::Status(StatusCode::INTERNAL_SERVER_ERROR)),
+        ("a redirect", KeysAnswer::Status(StatusCode::TEMPORARY_REDIRECT)),
+        ("nothing", KeysAnswer::Never),
+    ]
+}
+
+/// A19: keys that are known stay in use when those that come later are none, and a provider that
+/// never gave any is not the fault of the token. Nobody waits for longer than two answers may take,
+/// and a provider that gives keys again is asked again.
+#[tokio::test]
+async fn answers_without_keys_are_no_reason_to_refuse() {
+    let tried = answers_without_keys().into_iter().map(|(name, answer)| async move {
+        let provider = IdentityProvider::start().await;
+        let (early, late) = (oidc(&provider), oidc(&provider));
+        let token = provider.sign(&claims(&provider, json!({})));
+        early.verify(&token).await.unwrap();
+        provider.answer(Some(answer));
+        let asked = timeout(Duration::from_secs(20), late.verify(&token));
+        let error = asked.await.expect(name).unwrap_err();
+        assert!(matches!(error, TokenError::Unavailable(_)), "{name}: {error:?}");
+        (name, provider, early, late, token)
+    });
+    let tried = join_all(tried).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_mins(6)).await;
+    tokio::time::resume();
+    let again = tried.into_iter().map(|(name, provider, early, late, token)| async move {
+        let foreign = SigningKey::elliptic("foreign").sign(&claims(&provider, json!({})));
+        // Waits until the provider was asked again.
+        assert_eq!(why(&early, &foreign).await, "it is signed with an unknown key", "{name}");
+        early.verify(&token).await.expect(name);
+        provider.answer(None);
+        (provider, late, token)
+    });
+    let again = join_all(again).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(6)).await;
+    tokio::time::resume();
+    for (_provider, late, token) in again {
+        late.verify(&token).await.unwrap();
+    }
+}
+
+/// A provider may give one ID to keys of different kinds; each token is verified with its own.
+#[tokio::test]
+async fn keys_of_different_kinds_may_share_an_id() {
+    let provider = IdentityProvider::start().await;
+    let oidc = oidc(&provider);
+    let elliptic = provider.sign(&claims(&provider, json!({})));
+    provider.add(SigningKey::rsa("key_0"));
+    let rsa = provider.sign(&claims(&provider, json!({})));
+    oidc.verify(&elliptic).await.unwrap();
+    oidc.verify(&rsa).await.unwrap();
 }
 
 #[tokio::test]

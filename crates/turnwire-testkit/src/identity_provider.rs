@@ -12,7 +12,13 @@ use aws_lc_rs::{
     rsa::{KeyPair, KeySize},
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair},
 };
-use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{StatusCode, header::LOCATION},
+    response::{IntoResponse, Response},
+    routing::get,
+};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, jwk::Jwk};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -36,8 +42,22 @@ struct Inside {
     /// How often the keys were asked for.
     n_asked: usize,
     is_away: bool,
+    answer: Option<KeysAnswer>,
     /// The issuer that discovery names, if it is not the true one.
     other_name: Option<String>,
+}
+
+/// What a provider answers when it is asked for its keys, in place of them.
+#[derive(Debug, Clone)]
+pub enum KeysAnswer {
+    /// These keys.
+    Keys(Vec<Value>),
+    /// This status; with one of redirects, the address of the true keys.
+    Status(StatusCode),
+    /// A document of so many bytes.
+    Long(usize),
+    /// Nothing, without end.
+    Never,
 }
 
 /// A key of a provider.
@@ -73,7 +93,8 @@ impl SigningKey {
         encode(&header, claims, &self.key).expect("it can be signed")
     }
 
-    fn public(&self) -> Value {
+    /// The key that verifies, as it is published.
+    pub fn public(&self) -> Value {
         let mut jwk = Jwk::from_encoding_key(&self.key, self.algorithm).expect("it has one");
         jwk.common.key_id = Some(self.kid.clone());
         serde_json::to_value(jwk).expect("it is JSON")
@@ -90,11 +111,13 @@ impl IdentityProvider {
             n_rotations: 0,
             n_asked: 0,
             is_away: false,
+            answer: None,
             other_name: None,
         }));
         let router = Router::new()
             .route("/.well-known/openid-configuration", get(discovery))
             .route("/keys", get(keys))
+            .route("/true_keys", get(true_keys))
             .with_state((address, Arc::clone(&inside)));
         let (_, stop) = serve(listener, router);
         Self { address, inside, _stop: stop }
@@ -142,6 +165,11 @@ impl IdentityProvider {
         self.inside().is_away = is_away;
     }
 
+    /// Answers so when it is asked for its keys, or with them again.
+    pub fn answer(&self, answer: Option<KeysAnswer>) {
+        self.inside().answer = answer;
+    }
+
     /// Has discovery name another issuer.
     pub fn set_name(&self, name: &str) {
         self.inside().other_name = Some(name.to_owned());
@@ -182,12 +210,28 @@ async fn discovery(State((address, inside)): State<Shared>) -> Result<Json<Value
     Ok(Json(json!({ "issuer": name, "jwks_uri": format!("{url}/keys") })))
 }
 
-async fn keys(State((_, inside)): State<Shared>) -> Result<Json<Value>, StatusCode> {
-    let mut inside = lock(&inside);
-    if inside.is_away {
-        return Err(StatusCode::BAD_GATEWAY);
+async fn keys(State((address, inside)): State<Shared>) -> Response {
+    let answer = {
+        let mut inside = lock(&inside);
+        if inside.is_away {
+            return StatusCode::BAD_GATEWAY.into_response();
+        }
+        inside.n_asked += 1;
+        inside.answer.clone()
+    };
+    match answer {
+        None => true_keys(State((address, inside))).await.into_response(),
+        Some(KeysAnswer::Keys(keys)) => Json(json!({ "keys": keys })).into_response(),
+        Some(KeysAnswer::Status(status)) => (status, [(LOCATION, "/true_keys")]).into_response(),
+        Some(KeysAnswer::Long(n_bytes)) => {
+            Json(json!({ "keys": ["k".repeat(n_bytes)] })).into_response()
+        }
+        Some(KeysAnswer::Never) => std::future::pending().await,
     }
-    inside.n_asked += 1;
+}
+
+async fn true_keys(State((_, inside)): State<Shared>) -> Json<Value> {
+    let inside = lock(&inside);
     let mut keys: Vec<Value> = inside.keys.iter().map(SigningKey::public).collect();
     // Providers publish keys that nobody here can use, too.
     keys.push(json!({ "kty": "new-kind", "kid": "unknown" }));
@@ -195,5 +239,5 @@ async fn keys(State((_, inside)): State<Shared>) -> Result<Json<Value>, StatusCo
         json!({ "kty": "RSA", "use": "enc", "kid": "for_encryption", "n": "AQAB", "e": "AQAB" }),
     );
     keys.push(json!({ "kty": "oct", "kid": "secret", "k": "c2VjcmV0" }));
-    Ok(Json(json!({ "keys": keys })))
+    Json(json!({ "keys": keys }))
 }
