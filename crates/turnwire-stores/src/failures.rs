@@ -11,7 +11,9 @@ use crate::database::{DatabaseError, Transaction};
 impl From<DatabaseError> for StoreError {
     fn from(error: DatabaseError) -> Self {
         match error {
-            DatabaseError::Unavailable(cause) | DatabaseError::TooSlow(cause) => {
+            DatabaseError::Unavailable(cause)
+            | DatabaseError::NoRoom(cause)
+            | DatabaseError::TooSlow(cause) => {
                 warn!(%cause, "database unavailable");
                 Self::Unavailable("the database is unavailable".to_owned())
             }

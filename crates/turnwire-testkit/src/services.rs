@@ -106,6 +106,33 @@ impl Postgres {
         Self { directory, port, server }
     }
 
+    /// Starts a new, empty server on a file system of its own with so many megabytes, which needs
+    /// 60 by itself. It is mounted where nobody else sees it; [`Self::disk`] leads there.
+    pub fn on_small_disk(megabytes: usize) -> Self {
+        const INSIDE: &str = "mount -t tmpfs -o size=$1m,mode=0700 tmpfs \"$2\" && cd \"$2\" && \
+            exec unshare --user --map-user=1000 --map-group=1000 sh -c '\
+                \"$3/initdb\" --auth=trust --username=postgres --encoding=UTF8 --no-locale \
+                    --no-sync --wal-segsize=1 --pgdata data && \
+                exec \"$3/postgres\" -D data -p \"$4\" -k \"$2\" -c listen_addresses=127.0.0.1 \
+                    -c max_connections=50 -c min_wal_size=2MB -c max_wal_size=8MB' sh \"$@\"";
+        let directory = tempfile::Builder::new().prefix("turnwire-pg").tempdir().expect("a place");
+        let (port, tools) = (free_port(), postgres_tools());
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", INSIDE, "sh"]);
+        command.arg(megabytes.to_string()).arg(directory.path()).arg(&tools);
+        command.arg(port.to_string());
+        let mut probe = Command::new(tools.join("pg_isready"));
+        probe.args(["--host=127.0.0.1", "--port", &port.to_string()]);
+        let server = Server::start(command, probe, Some(directory.path()));
+        Self { directory, port, server }
+    }
+
+    /// The folder of a server [on a small disk](Self::on_small_disk), as seen from outside.
+    pub fn disk(&self) -> PathBuf {
+        let folder = self.directory.path().strip_prefix("/").unwrap_or(self.directory.path());
+        Path::new("/proc").join(self.server.child.id().to_string()).join("root").join(folder)
+    }
+
     /// Returns its URL, with the database `postgres`.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)

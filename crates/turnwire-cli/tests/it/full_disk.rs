@@ -9,34 +9,45 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::Write,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
+use turnwire_testkit::services::Postgres;
 
 use crate::{
     serve::{DEMO, Gateway, json_of, quick, status_of},
     world::{PATIENCE, Running, TURNWIRE, World},
 };
 
+/// How long a tool takes during which the disk becomes full.
+const TOOL_TIME: Duration = Duration::from_secs(2);
+
 /// How soon a gateway must take work again once the fault is gone.
 const HEALED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A gateway on a small disk, with its log on it, too.
+/// A gateway on a small disk, with its log on it, too; or one whose PostgreSQL is on one.
 struct SmallDisk {
     gateway: Gateway,
-    /// Its folder, as seen from here.
+    /// The folder on the disk, as seen from here.
     folder: PathBuf,
     _world: World,
+    _postgres: Option<Postgres>,
 }
 
 impl SmallDisk {
     fn start() -> Self {
+        Self::with_tools_of("0")
+    }
+
+    /// With tools that take so many milliseconds.
+    fn with_tools_of(millis: &str) -> Self {
         let world = World::new()
             .with("TURNWIRE_DEMO_PACE_MS", "0")
-            .with("TURNWIRE_DEMO_TOOL_MS", "0")
+            .with("TURNWIRE_DEMO_TOOL_MS", millis)
             .with("TURNWIRE_STORE_URL", "sqlite://turnwire.db")
             .with("TURNWIRE_LOG", "debug")
             .with("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
@@ -48,22 +59,26 @@ impl SmallDisk {
         let pid = gateway.running().child.id();
         let folder = world.path().strip_prefix("/").unwrap().to_owned();
         let folder = PathBuf::from(format!("/proc/{pid}/root")).join(folder);
-        Self { gateway, folder, _world: world }
+        Self { gateway, folder, _world: world, _postgres: None }
     }
 
-    /// Fills what is left of the disk.
+    /// Whose PostgreSQL is on a small disk.
+    fn of_postgres(millis: &str) -> Self {
+        let postgres = Postgres::on_small_disk(100);
+        let world = World::new()
+            .with("TURNWIRE_DEMO_PACE_MS", "0")
+            .with("TURNWIRE_DEMO_TOOL_MS", millis)
+            .with("TURNWIRE_STORE_URL", &postgres.url());
+        let gateway = Gateway::start(&world, &DEMO);
+        Self { gateway, folder: postgres.disk(), _world: world, _postgres: Some(postgres) }
+    }
+
     fn fill(&self) {
-        let mut file = File::create(self.folder.join("ballast")).unwrap();
-        let mut size = 1024 * 1024;
-        while size > 0 {
-            if file.write_all(&vec![1; size]).is_err() {
-                size /= 2;
-            }
-        }
+        fill(&self.folder);
     }
 
     fn free(&self) {
-        fs::remove_file(self.folder.join("ballast")).unwrap();
+        free(&self.folder);
     }
 
     async fn ask(&self) -> StatusCode {
@@ -86,6 +101,21 @@ impl SmallDisk {
     }
 }
 
+/// Fills what is left of the disk that a folder is on.
+fn fill(folder: &Path) {
+    let mut file = File::create(folder.join("ballast")).unwrap();
+    let mut size = 1024 * 1024;
+    while size > 0 {
+        if file.write_all(&vec![1; size]).is_err() {
+            size /= 2;
+        }
+    }
+}
+
+fn free(folder: &Path) {
+    fs::remove_file(folder.join("ballast")).unwrap();
+}
+
 /// C28: a full disk is told by readiness and by a 503, and is over when it is over.
 #[tokio::test]
 async fn a_full_disk_heals_without_a_restart() {
@@ -103,6 +133,76 @@ async fn a_full_disk_heals_without_a_restart() {
     let mut disk = disk;
     disk.gateway.signal("TERM");
     assert_eq!(disk.gateway.finish().code, Some(0));
+}
+
+/// A run that is in progress when the disk becomes full waits for room, new work is told when to come
+/// again, and nothing that anybody saw is lost: the run goes on when there is room.
+async fn full_in_the_middle(disk: &SmallDisk) {
+    let tools = json!([{ "type": "mcp", "server_label": "demo", "require_approval": "never" }]);
+    let body = json!({ "input": "multiply 5 and 4", "background": true, "tools": tools });
+    let (_, response) = json_of(disk.gateway.post("/v1/responses", &body)).await;
+    let run = response["id"].as_str().expect("a response").replace("resp_", "run_");
+    let events = || disk.gateway.get(&format!("/v1/runs/{run}/events"));
+    let mut stream = events().send().await.unwrap();
+    let mut seen = String::new();
+    while !seen.contains("tool_started") {
+        let piece = stream.chunk().await.unwrap().expect("it goes on");
+        seen += std::str::from_utf8(&piece).unwrap();
+    }
+    disk.fill();
+    disk.becomes(StatusCode::SERVICE_UNAVAILABLE).await;
+    let refused = disk.gateway.post("/v1/responses", &body).send().await.unwrap();
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.headers().contains_key("retry-after"));
+    let refused: Value = refused.json().await.unwrap();
+    assert_eq!(refused["error"]["code"], "store_unavailable");
+    // Nothing tells of the end of a tool that cannot be recorded.
+    tokio::time::sleep(TOOL_TIME).await;
+    assert_eq!(disk.readiness().await, StatusCode::SERVICE_UNAVAILABLE);
+    disk.free();
+    disk.becomes(StatusCode::OK).await;
+    seen += &stream.text().await.unwrap();
+    let whole = events().send().await.unwrap().text().await.unwrap();
+    assert_eq!(without_comments(&seen), without_comments(&whole));
+    let (_, run) = json_of(disk.gateway.get(&format!("/v1/runs/{run}"))).await;
+    assert_eq!(run["status"], "completed", "{run:#}");
+    assert_eq!(disk.ask().await, StatusCode::OK);
+}
+
+/// What a stream says besides that it is alive.
+fn without_comments(stream: &str) -> Vec<&str> {
+    stream.lines().filter(|line| !line.is_empty() && !line.starts_with(':')).collect()
+}
+
+/// C28: a run waits for room on the disk of a SQLite store, and its file is whole then.
+#[tokio::test]
+async fn a_run_waits_for_room() {
+    let mut disk = SmallDisk::with_tools_of(&TOOL_TIME.as_millis().to_string());
+    full_in_the_middle(&disk).await;
+    disk.gateway.signal("STOP");
+    let copies = tempfile::tempdir().unwrap();
+    for name in ["turnwire.db", "turnwire.db-wal"] {
+        fs::copy(disk.folder.join(name), copies.path().join(name)).unwrap();
+    }
+    disk.gateway.signal("CONT");
+    let options = SqliteConnectOptions::new().filename(copies.path().join("turnwire.db"));
+    let mut copy = options.connect().await.unwrap();
+    let found: String =
+        sqlx::query_scalar("pragma integrity_check").fetch_one(&mut copy).await.unwrap();
+    assert_eq!(found, "ok");
+    copy.close().await.unwrap();
+    disk.gateway.signal("TERM");
+    assert_eq!(disk.gateway.finish().code, Some(0));
+}
+
+/// C28: a run waits for room on the disk of a PostgreSQL.
+#[tokio::test]
+async fn a_run_waits_for_room_of_postgres() {
+    let mut disk = SmallDisk::of_postgres(&TOOL_TIME.as_millis().to_string());
+    full_in_the_middle(&disk).await;
+    disk.gateway.signal("TERM");
+    let done = disk.gateway.finish();
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
 }
 
 /// C28: a gateway that cannot write any more ends when it is told to.

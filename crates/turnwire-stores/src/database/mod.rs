@@ -326,6 +326,10 @@ pub(crate) enum DatabaseError {
     /// unknown.
     #[error("{0}")]
     Unavailable(String),
+    /// The disk is full: retry. It is never the fault of the statement, although a smaller one may
+    /// still find room.
+    #[error("{0}")]
+    NoRoom(String),
     /// The statement took too long or too much memory: use smaller statements. Whether it was
     /// executed is unknown, and so is whether the database is available; a small statement tells.
     #[error("{0}")]
@@ -348,7 +352,7 @@ impl DatabaseError {
     /// Returns whether a retry may succeed, unchanged or with smaller statements.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Unavailable(_) | Self::TooSlow(_) => true,
+            Self::Unavailable(_) | Self::NoRoom(_) | Self::TooSlow(_) => true,
             Self::UniqueViolation(_)
             | Self::InvalidValue(_)
             | Self::Failed(_)

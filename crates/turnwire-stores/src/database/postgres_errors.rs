@@ -46,6 +46,9 @@ pub(crate) fn failed(error: sqlx::Error) -> DatabaseError {
         {
             DatabaseError::TooSlow(words)
         }
+        sqlx::Error::Database(cause) if cause.code().as_deref() == Some("53100") => {
+            DatabaseError::NoRoom(words)
+        }
         // Class 40: transaction must be retried; 53 and 57: no resources, or shutdown; 08:
         // connection; 25006: read-only replica; 25P03: idle in transaction for too long.
         sqlx::Error::Database(cause)

@@ -307,6 +307,9 @@ fn failed(error: sqlx::Error) -> DatabaseError {
         sqlx::Error::Database(cause) if cause.is_unique_violation() => {
             DatabaseError::UniqueViolation(cause.message().to_owned())
         }
+        sqlx::Error::Database(cause) if cause.code().as_deref() == Some(FULL) => {
+            DatabaseError::NoRoom(words)
+        }
         sqlx::Error::Database(cause)
             if !cause.code().is_some_and(|code| {
                 code.parse().is_ok_and(|code: u32| AWAY.contains(&(code & 0xff)))
@@ -322,5 +325,8 @@ fn failed(error: sqlx::Error) -> DatabaseError {
 }
 
 /// Result codes of a temporarily unusable file: busy (5), locked (6), no memory (7), read-only (8),
-/// interrupted (9), I/O error (10), disk full (13), cannot open (14), locking protocol (15).
-const AWAY: [u32; 9] = [5, 6, 7, 8, 9, 10, 13, 14, 15];
+/// interrupted (9), I/O error (10), cannot open (14), locking protocol (15).
+const AWAY: [u32; 8] = [5, 6, 7, 8, 9, 10, 14, 15];
+
+/// Result code of a full disk.
+const FULL: &str = "13";

@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{BatchWriter, CommitNotifier, Job, comes_back};
+use super::{BatchWriter, CommitNotifier, Job, comes_back, is_given_up};
 use crate::{
     database::DatabaseError,
     outage::{Availability, Backoff},
@@ -62,6 +62,10 @@ impl IsolatedJob {
             DatabaseError::Unavailable(_) => {
                 self.n_broken += 1;
                 self.n_broken < MAX_CONNECTION_FAILURES
+            }
+            DatabaseError::NoRoom(_) => {
+                tracing::warn!(%error, bytes = self.job.bytes, "an append waits for room");
+                true
             }
             DatabaseError::TooSlow(_) => {
                 self.n_too_slow += 1;
@@ -131,6 +135,10 @@ impl IsolatedWriter {
             }
             Err(error) => error,
         };
+        let is_given_up = is_given_up(&self.stop, slice::from_ref(&next.job));
+        if matches!(error, DatabaseError::NoRoom(_)) && is_given_up {
+            return;
+        }
         let is_refused = matches!(error, DatabaseError::UniqueViolation(_));
         if !is_refused && self.journal.probe().await.is_err() {
             self.outage.mark_down(&error.to_string());

@@ -441,6 +441,15 @@ impl BatchAttempt<'_> {
                     return Some(done);
                 }
             };
+            if matches!(error, DatabaseError::NoRoom(_)) {
+                // The probe would find room, as it needs none; the batch waits for it.
+                self.outage.mark_down(&error.to_string());
+                if is_given_up(self.stop, batch) {
+                    return None;
+                }
+                sleep(backoff.next_pause()).await;
+                continue;
+            }
             let is_up = self.journal.probe().await.is_ok();
             if is_up {
                 n_broken += 1;
@@ -461,6 +470,11 @@ impl BatchAttempt<'_> {
     }
 }
 
+/// Whether the process shuts down and no caller waits.
+fn is_given_up(stop: &CancellationToken, batch: &[Job]) -> bool {
+    stop.is_cancelled() && batch.iter().all(|job| job.answer.is_closed())
+}
+
 /// Waits until the database accepts writes. Returns early if the process shuts down and no caller
 /// waits.
 async fn comes_back(
@@ -470,7 +484,7 @@ async fn comes_back(
 ) -> bool {
     let mut backoff = Backoff::default();
     loop {
-        if stop.is_cancelled() && batch.iter().all(|job| job.answer.is_closed()) {
+        if is_given_up(stop, batch) {
             return false;
         }
         sleep(backoff.next_pause()).await;

@@ -113,6 +113,7 @@ impl CommitNotifier {
                     job.conflict()
                 }
                 DatabaseError::Unavailable(reason)
+                | DatabaseError::NoRoom(reason)
                 | DatabaseError::TooSlow(reason)
                 | DatabaseError::InvalidValue(reason)
                 | DatabaseError::Failed(reason)
