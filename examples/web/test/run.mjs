@@ -30,7 +30,7 @@ const sites = [await serve(Number(PORT)), await serve(0)];
 const browser = await chromium.launch({ executablePath: CHROMIUM, args: ARGUMENTS });
 let [passed, failed] = [0, 0];
 
-async function check(name, run) {
+async function test(name, run) {
   const page = await browser.newPage({ viewport: { width: 800, height: 500 } });
   const problems = [];
   page.on("pageerror", (error) => problems.push(error.message));
@@ -56,7 +56,7 @@ async function ask(page, port, folder) {
 }
 
 for (const folder of PAGES) {
-  await check(folder, async (page) => {
+  await test(folder, async (page) => {
     await ask(page, PORT, folder);
     await page.getByText("multiply", { exact: false }).first().waitFor();
     await page.getByText("5 times 4 is 20.").waitFor({ timeout: 20_000 });
@@ -66,7 +66,23 @@ for (const folder of PAGES) {
   });
 }
 
-await check("a page of another origin is told what to set", async (page) => {
+await test("S3-15 S3-16 fetch and ReadableStream: the status names the tool at work, in a style of its own", async (page) => {
+  await page.addInitScript(() => {
+    window.said = [];
+    addEventListener("DOMContentLoaded", () => {
+      const status = document.querySelector("#status");
+      const note = () => window.said.push([status.textContent, getComputedStyle(status).fontStyle]);
+      new MutationObserver(note).observe(status, { childList: true });
+    });
+  });
+  await ask(page, PORT, "chat-stream");
+  await page.getByText("5 times 4 is 20.").waitFor({ timeout: 20_000 });
+  const said = JSON.stringify(await page.evaluate(() => window.said));
+  const expected = [["Thinking…", "normal"], ["Running multiply…", "italic"], ["Thinking…", "normal"], ["", "normal"]];
+  if (said !== JSON.stringify(expected)) throw new Error(said);
+});
+
+await test("a page of another origin is told what to set", async (page) => {
   await ask(page, sites[1].address().port, "plain");
   await page.getByText("Start it with `--origin").waitFor();
 });
