@@ -211,6 +211,29 @@ test("S1-SC-001 one tool reports progress, is stopped, and the run goes on", asy
   await says(page, "Went on.");
 });
 
+test("S4-X a card that is closed and opened while its tool reports stays as the person left it", async (world) => {
+  const page = await world.page();
+  await ask(page, script({ calls: [call("slow", { seconds: 60, steps: 600 })] }, { text: "Went on." }));
+  const slow = card(page, "props/slow");
+  const step = async () => Number(/(\d+) of 600/.exec(await slow.textContent())?.[1]);
+  await slow.getByRole("progressbar").waitFor();
+  const before = await until("the first step", step);
+  await slow.locator("summary").click();
+  // Another second of reports, by the clock in the line that stays visible.
+  const elapsed = async () => Number.parseFloat(await slow.locator("summary .t").textContent());
+  const since = await elapsed();
+  await until("a second has passed", async () => (await elapsed()) >= since + 1);
+  assert.equal(await slow.getAttribute("open"), null, "nothing opens it again");
+  assert.equal(await slow.getByRole("progressbar").count(), 0);
+  await slow.locator("summary").click();
+  const after = await until("it shows where the tool is now", step);
+  assert.ok(after > before, `${after} after ${before}`);
+  await button(page, "Stop tool").click();
+  await cardSays(page, "props/slow", "stopped");
+  await says(page, "Went on.");
+  assert.equal(await slow.getAttribute("open"), "", "nothing closes it again");
+});
+
 test("the line is cut and mended: nothing is lost, nothing comes twice", async (world) => {
   const page = await world.page({ scheme: "dark" });
   let round = 0;
@@ -378,6 +401,38 @@ test("a key of the store: refused, without the scope of the page, and good", asy
   await button(page, "multiply 5 and 4").click();
   await says(page, "5 times 4 is 20.");
   assert.ok((await kept()).includes(good.key));
+});
+
+test("S2-F2 a card for each tool with its name, input and result, and tools side by side", async (world) => {
+  const page = await world.page({ width: 1440, height: 900 });
+  const ms = [1000, 2000];
+  await ask(page, script({ calls: ms.map((time) => call("slow", { seconds: time / 1000, steps: 4 })) }, { text: "Both are done." }));
+  await says(page, "Both are done.");
+  const cards = page.locator("details.tool");
+  assert.equal(await cards.count(), 2);
+  for (const [n, time] of ms.entries()) {
+    const one = cards.nth(n);
+    await one.locator("summary code", { hasText: "props/slow" }).waitFor();
+    await one.locator("summary .word", { hasText: "done" }).waitFor();
+    if ((await one.getAttribute("open")) === null) await one.locator("summary").click();
+    assert.match(await one.locator(".args").textContent(), new RegExp(`"seconds": ?${time / 1000}\\b`));
+    await one.locator(".body").getByText("4 steps").first().waitFor();
+  }
+  await page.getByRole("link", { name: "Timeline" }).click();
+  const lanes = page.getByRole("group", { name: "Lanes" }).locator("li.lane");
+  // The bars of a lane from its first start to its last end.
+  const span = async (name) => {
+    const lane = lanes.filter({ has: page.getByRole("button", { name }) });
+    const boxes = await lane.evaluateAll((all) => all.map((one) => [...one.querySelectorAll(".bar")].map((bar) => bar.getBoundingClientRect().toJSON())));
+    return boxes.map((bars) => ({ top: bars[0].top, from: Math.min(...bars.map((bar) => bar.left)), to: Math.max(...bars.map((bar) => bar.right)) }));
+  };
+  const [[first], [second], [short, long]] = [await span(/Turn 1/), await span(/Turn 2/), await span(/props\/slow/)];
+  assert.notEqual(short.top, long.top, "a lane for each call");
+  const width = ({ from, to }) => to - from;
+  const shared = Math.min(short.to, long.to) - Math.max(short.from, long.from);
+  assert.ok(shared > 0.8 * width(short), `${JSON.stringify([short, long])} are side by side`);
+  assert.ok(width(long) > 1.5 * width(short), `${JSON.stringify([short, long])} are as long as their calls took`);
+  assert.ok(first.to <= short.from + 1 && second.from >= long.to - 1, "the turns are before and behind them");
 });
 
 test("S2-F2 the timeline and the journal of a run", async (world) => {

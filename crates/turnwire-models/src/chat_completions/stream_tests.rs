@@ -23,7 +23,7 @@ fn every_stream_is_understood_however_it_is_cut() {
     check_all(PROVIDER, 48, dialect);
 }
 
-/// S4-5: a character split over two reads arrives in one part.
+/// S4-5, S4-X: a character split over two reads arrives in one part.
 #[test]
 fn a_split_character_arrives_whole() {
     let stream = "data: {\"choices\":[{\"delta\":{\"content\":\"🦀\"}}]}\n\ndata: [DONE]\n\n";

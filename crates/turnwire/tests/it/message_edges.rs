@@ -101,7 +101,7 @@ async fn split_pieces_come_in_order() {
 /// what comes after the next try stands in a message of its own.
 #[tokio::test]
 async fn an_interruption_leaves_what_was_said() {
-    let limited = || ModelError::Unavailable { message: "slow down".to_owned(), retry_after: None };
+    let limited = || ModelError::RateLimited { message: "slow down".to_owned(), retry_after: None };
     let turns = [
         Turn::fails(limited()),
         Turn::new().text_in(["Once ", "upon "]).ends_with(limited()),
