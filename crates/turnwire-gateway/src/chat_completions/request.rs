@@ -224,7 +224,9 @@ impl Translation {
             tools.push(translate_tool(&fields.inner(tool, &path)?, &mut self.names)?);
         }
         if let Some(search) = fields.object("web_search_options")? {
-            self.names.add(&format!("tools[{}]", tools.len()), "web_search_options");
+            let path = format!("tools[{}]", tools.len());
+            self.names.add(&path, "web_search_options");
+            self.names.add(&format!("{path}.type"), "web_search_options");
             tools.push(translate_search(&search)?);
         }
         if !tools.is_empty() {

@@ -109,7 +109,7 @@ pub(super) async fn prepare(
     if request.background == Some(true) {
         limits.wall_clock = app.options().background_time;
     }
-    let ignored = [requested_tools.ignored, input.ignored, found.missing];
+    let ignored = [requested_tools.ignored, input.ignored, found.left_out];
     let resolved = ResolvedRequest {
         tenant: caller.tenant().clone(),
         model,
@@ -219,8 +219,8 @@ pub(crate) async fn choose_tools(
         let message = format!("`{path}` has no effect here; leave it out.");
         return Err(ApiError::bad_request("unsupported_parameter", message).about(path));
     }
-    if let Some(path) = found.missing.first() {
-        return Err(no_web_search().about(path));
+    if let Some(path) = found.left_out.first() {
+        return Err(no_web_search().about(format!("{path}.type")));
     }
     let of_client = found.tools.iter().find(|tool| tool.kind.is_run_by_client());
     if let Some(ToolSpec { name, .. }) = of_client.map(AsRef::as_ref) {
@@ -241,14 +241,14 @@ pub(crate) async fn choose_tools(
 pub(crate) struct ResolvedTools {
     pub(crate) tools: Vec<Arc<ToolSpec>>,
     pub(crate) servers: Vec<ServerUse>,
-    /// Paths of requested search tools that this server does not have.
-    missing: Vec<String>,
+    /// Paths of requested searches that this server does not have and the client can do without.
+    left_out: Vec<String>,
 }
 
 impl ResolvedTools {
-    /// A missing search tool is left out, unless `tool_choice` depends on it.
+    /// A search that was left out is refused after all if `tool_choice` depends on it.
     fn check_choice(&self, written: Option<&Value>, choice: &ToolChoice) -> Result<()> {
-        if self.missing.is_empty() {
+        if self.left_out.is_empty() {
             return Ok(());
         }
         let must_call = matches!(choice, ToolChoice::Required);
@@ -261,13 +261,13 @@ impl ResolvedTools {
 }
 
 fn no_web_search() -> ApiError {
-    let message = "This server has no web search; its operator can set one up with [web_search] in \
-                   the settings.";
+    let message = "This server has no web search: leave the tool out, or have its operator set \
+                   one up with [web_search] in the settings.";
     ApiError::bad_request("unsupported_tool", message)
 }
 
-/// Looks up the requested tools. A search tool that this server does not have is left out: clients
-/// request it by default, and the model can work without it.
+/// Looks up the requested tools. A search that this server does not have is refused, because the
+/// model would answer from memory what it was told to look up.
 async fn find_tools(
     app: &App,
     caller: &Caller,
@@ -284,13 +284,18 @@ async fn find_tools(
             RequestedTool::WebSearch { settings, param } => {
                 match app.built_in(caller, ToolKind::WebSearch) {
                     Some(spec) => found.tools.push(with_settings(&spec, settings)),
-                    None => found.missing.push(param),
+                    None if stays_off_the_web(&settings) => found.left_out.push(param),
+                    None => return Err(no_web_search().about(format!("{param}.type"))),
                 }
             }
-            RequestedTool::FileSearch { settings } => {
-                check_collections(app, caller, &settings).await?;
-                let spec = app.built_in(caller, ToolKind::FileSearch);
-                found.tools.extend(spec.map(|spec| with_settings(&spec, settings)));
+            RequestedTool::FileSearch { settings, param } => {
+                check_collections(app, caller, &settings, &param).await?;
+                let Some(spec) = app.built_in(caller, ToolKind::FileSearch) else {
+                    let message = "This server has no file search; leave the tool out.";
+                    let error = ApiError::bad_request("unsupported_tool", message);
+                    return Err(error.about(format!("{param}.type")));
+                };
+                found.tools.push(with_settings(&spec, settings));
             }
             RequestedTool::Mcp(requested) => {
                 found.servers.push(find_server(app, caller, requested)?);
@@ -304,12 +309,24 @@ fn with_settings(spec: &ToolSpec, settings: Value) -> Arc<ToolSpec> {
     Arc::new(ToolSpec { settings, ..spec.clone() })
 }
 
-async fn check_collections(app: &App, caller: &Caller, settings: &Value) -> Result<()> {
+/// Whether a web search may use the index of its provider only. Codex requests that by default,
+/// without anybody having asked for a search.
+fn stays_off_the_web(settings: &Value) -> bool {
+    settings.get("external_web_access") == Some(&Value::Bool(false))
+}
+
+async fn check_collections(
+    app: &App,
+    caller: &Caller,
+    settings: &Value,
+    param: &str,
+) -> Result<()> {
     let named = settings.get("vector_store_ids").and_then(Value::as_array);
-    if named.is_some_and(|ids| !ids.is_empty()) {
-        caller.ensure(Scope::Files)?;
-    }
-    for id in named.into_iter().flatten().filter_map(Value::as_str) {
+    let Some(named) = named.filter(|ids| !ids.is_empty()) else {
+        return Err(ClientError::missing(format!("{param}.vector_store_ids")).into());
+    };
+    caller.ensure(Scope::Files)?;
+    for id in named.iter().filter_map(Value::as_str) {
         let found = app.library().collection(caller.tenant(), &CollectionId::new(id)).await;
         found.map_err(|_| ApiError::not_found("Vector store", id).about("tools"))?;
     }

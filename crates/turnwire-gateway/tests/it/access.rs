@@ -154,8 +154,8 @@ async fn a_tool_needs_one_of_its_scopes() {
     world.close().await;
 }
 
-/// A function of the server is the client's own for whoever may not use it, and a search is left
-/// out.
+/// A function of the server is the client's own for whoever may not use it, and a search is
+/// refused.
 #[tokio::test]
 async fn tools_of_the_process_may_belong_to_tenants() {
     let world = plan(vec![Turn::new().text("Hi."); 20]).start().await;
@@ -164,9 +164,12 @@ async fn tools_of_the_process_may_belong_to_tenants() {
     let body = json!({ "input": "?", "tools": [{ "type": "web_search" }] });
     made(&world, &acme, "/v1/responses", body.clone()).await;
     assert_eq!(offered(&world), ["web_search"]);
-    let response = made(&world, &stranger, "/v1/responses", body).await;
-    assert!(offered(&world).is_empty());
-    assert_eq!(response["turnwire"]["ignored"], json!(["tools[0]"]), "{response:#}");
+    let (status, refused) =
+        ask(&world, &stranger, Method::POST, "/v1/responses", Some(&body)).await;
+    assert_eq!(
+        (status, &refused["error"]["param"]),
+        (StatusCode::BAD_REQUEST, &json!("tools[0].type"))
+    );
     world.close().await;
 }
 

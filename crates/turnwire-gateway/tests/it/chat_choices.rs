@@ -165,7 +165,7 @@ async fn choices_are_refused_by_the_field() {
             "unsupported_tool",
         ),
         (tools(json!({ "type": "function", "name": "nope" })), "tools[0].name", "unsupported_tool"),
-        (tools(json!({ "type": "web_search" })), "tools[0]", "unsupported_tool"),
+        (tools(json!({ "type": "web_search" })), "tools[0].type", "unsupported_tool"),
         (
             tools(json!({ "type": "mcp", "server_label": "files", "color": 1 })),
             "tools[0].color",

@@ -70,6 +70,8 @@ pub enum RequestedTool {
     FileSearch {
         /// The fields of the tool, without the type.
         settings: Value,
+        /// Path in the request, such as `tools[1]`.
+        param: String,
     },
 }
 
@@ -311,7 +313,7 @@ fn read_file_search(tool: &Fields<'_>) -> Result<RequestedTool, ClientError> {
     if let Some(ranking) = tool.object("ranking_options")? {
         ranking.number("score_threshold", 0.0..=1.0)?;
     }
-    Ok(RequestedTool::FileSearch { settings: settings_of(tool) })
+    Ok(RequestedTool::FileSearch { settings: settings_of(tool), param: tool.path().to_owned() })
 }
 
 fn read_web_search(tool: &Fields<'_>) -> Result<RequestedTool, ClientError> {

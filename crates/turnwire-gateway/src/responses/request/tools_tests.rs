@@ -162,7 +162,8 @@ fn searches_keep_their_settings() {
     }
     let tool = json!({ "type": "file_search", "vector_store_ids": ["vs_1"], "max_num_results": 5 });
     let settings = json!({ "vector_store_ids": ["vs_1"], "max_num_results": 5 });
-    assert_eq!(read(json!([tool])).unwrap(), [RequestedTool::FileSearch { settings }]);
+    let param = "tools[0]".to_owned();
+    assert_eq!(read(json!([tool])).unwrap(), [RequestedTool::FileSearch { settings, param }]);
     let ids = json!({ "type": "file_search", "vector_store_ids": [1] });
     assert_eq!(refused(ids), ("tools[0].vector_store_ids[0]".into(), "invalid_type"));
     let many = json!({ "type": "file_search", "max_num_results": 51 });
