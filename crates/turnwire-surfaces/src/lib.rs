@@ -43,6 +43,7 @@ pub mod check;
 pub mod clean;
 pub mod cursor;
 mod earlier;
+mod gaps;
 pub mod message;
 pub mod messages;
 pub mod native;

@@ -231,6 +231,7 @@ async fn an_unreadable_chunk_is_told_and_the_stream_goes_on() {
     // Whoever wants official events only gets the same answer, without the gap being a mistake.
     let plain = world.respond(json!({ "input": "?" })).await;
     assert_eq!(plain["status"], "completed");
+    assert_eq!(plain["metadata"], json!({ "turnwire_warnings": GAP }));
     let run = plain["id"].as_str().unwrap().replace("resp_", "/v1/runs/run_");
     let (_, snapshot) = world.get(&run).await;
     assert_eq!(snapshot["skipped_parts"], 1, "{snapshot:#}");
@@ -238,6 +239,33 @@ async fn an_unreadable_chunk_is_told_and_the_stream_goes_on() {
     assert_eq!(journal.matches("\"part_skipped\"").count(), 1, "{journal}");
     let metrics = world.text(world.request(Method::GET, "/metrics")).await;
     assert!(metrics.contains("turnwire_model_parts_skipped_total 3"), "{metrics}");
+    world.close().await;
+}
+
+const GAP: &str = "model_unreadable: a part of the model's answer could not be read and is missing";
+
+/// A gap is told to those who take official events alone, too: in the metadata of the final
+/// response, beside what the client put there, and wherever that response is read again.
+#[tokio::test]
+async fn a_gap_is_told_with_the_final_response() {
+    let tasks = TaskTracker::new();
+    let world = world("chat_completions", garbled(), &tasks).await;
+    let body = json!({ "input": "?", "metadata": { "mine": "stays" } });
+    let both = json!({ "mine": "stays", "turnwire_warnings": GAP });
+    let events = world.stream(body).await;
+    let (first, last) = (&events[0]["response"], &events.last().unwrap()["response"]);
+    assert_eq!(first["metadata"], json!({ "mine": "stays" }), "nothing is missing yet");
+    assert_eq!(last["metadata"], both);
+    let path = format!("/v1/responses/{}", first["id"].as_str().unwrap());
+    assert_eq!(world.get(&path).await.1["metadata"], both);
+    for n in 0..events.len() - 1 {
+        let rest = world.request(Method::GET, &format!("{path}?stream=true&starting_after={n}"));
+        assert_eq!(crate::world::events_of(&world.text(rest).await), events[n + 1..]);
+    }
+
+    let ask = json!({ "messages": [{ "role": "user", "content": "?" }] });
+    let (_, completion) = world.post("/v1/chat/completions", ask.clone()).await;
+    assert_eq!(completion["turnwire"], json!({ "warnings": [GAP] }), "{completion:#}");
     world.close().await;
 }
 

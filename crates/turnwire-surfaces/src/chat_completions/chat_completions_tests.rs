@@ -315,3 +315,25 @@ proptest! {
         }
     }
 }
+
+/// A gap is told with the end of the answer, unless the model was asked again.
+#[test]
+fn a_gap_is_told_at_the_end() {
+    let reason = Failure::new("model_unreadable", "a part could not be read");
+    let skipped = || Event::PartSkipped { turn: 1, bytes: 40, reason: reason.clone() };
+    let ended = |story: Story| story.turn_done(Finish::Answered).ended(RunOutcome::Completed);
+    let gap = || ended(Story::new().turn().then(skipped()).says(&["It"]));
+    let warning = "model_unreadable: a part of the model's answer could not be read and is missing";
+    let told = |frame: &String| frame.contains("warnings");
+    let frames_told: Vec<String> = frames(gap(), USAGE).into_iter().filter(told).collect();
+    let [last] = &frames_told[..] else { panic!("{frames_told:?}") };
+    let last: Value = serde_json::from_str(last).unwrap();
+    assert_eq!(last["choices"][0]["finish_reason"], "stop");
+    assert_eq!(last["turnwire"], json!({ "warnings": [warning] }));
+    let whole = completion(gap()).unwrap().turnwire.unwrap();
+    assert_eq!(whole.warnings, Some(vec![warning.to_owned()]));
+
+    let retried = Event::TurnRetried { turn: 1, attempt: 2, reason: reason.clone(), delay_ms: 0 };
+    let again = ended(Story::new().turn().then(skipped()).then(retried).says(&["It"]));
+    assert_eq!(completion(again).unwrap().turnwire, None);
+}

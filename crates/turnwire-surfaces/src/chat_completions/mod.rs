@@ -30,6 +30,7 @@ use self::{
 };
 use crate::{
     Profile, Projection,
+    gaps::Gaps,
     responses::{
         item::TokenLogprob,
         response::{ResponseError, seconds},
@@ -60,6 +61,7 @@ pub struct ChatCompletions {
     /// Log probabilities of the text that comes next.
     next_logprobs: Vec<TokenLogprob>,
     last_streamed: Option<char>,
+    gaps: Gaps,
     /// Whether the stream has ended.
     has_ended: bool,
     outcome: Option<(RunOutcome, Usage)>,
@@ -84,6 +86,7 @@ impl ChatCompletions {
             message: MessageSoFar::default(),
             next_logprobs: Vec::new(),
             last_streamed: None,
+            gaps: Gaps::default(),
             has_ended: false,
             outcome: None,
             frames: Vec::new(),
@@ -96,7 +99,7 @@ impl ChatCompletions {
             return Err(Failure::new("run_not_finished", "the run has not ended"));
         };
         let finish_reason = self.finish_reason(outcome)?;
-        let Head { id, created, model, ignored } = self.head.clone();
+        let Head { id, created, model, .. } = self.head.clone();
         let choice = CompletionChoice {
             index: 0,
             message: self.message.whole(),
@@ -110,7 +113,7 @@ impl ChatCompletions {
             model,
             choices: vec![choice],
             usage: (*usage).into(),
-            turnwire: note(ignored),
+            turnwire: self.note(),
         })
     }
 
@@ -223,6 +226,13 @@ impl ChatCompletions {
         }
     }
 
+    /// What comes with the whole answer.
+    fn note(&self) -> Option<CompletionNote> {
+        let warnings = self.gaps.warning().map(|warning| vec![warning]);
+        let note = CompletionNote { ignored: self.head.ignored.clone(), warnings, event: None };
+        (note != CompletionNote::default()).then_some(note)
+    }
+
     fn stream(&mut self, delta: ChunkDelta) {
         self.stream_choice(delta, None, None);
     }
@@ -237,7 +247,7 @@ impl ChatCompletions {
         logprobs: Option<CompletionLogprobs>,
         finish_reason: Option<FinishReason>,
     ) {
-        let turnwire = finish_reason.and_then(|_| note(self.head.ignored.clone()));
+        let turnwire = finish_reason.and_then(|_| self.note());
         let choice = ChunkChoice { index: 0, delta, logprobs, finish_reason };
         self.send(ChatCompletionChunk { turnwire, ..self.chunk(vec![choice]) });
     }
@@ -253,7 +263,7 @@ impl ChatCompletions {
     fn stream_event(&mut self, recorded: &RecordedEvent) {
         if self.options.profile == Profile::Extended {
             let event = Some(Box::new(recorded.clone()));
-            let turnwire = Some(CompletionNote { ignored: None, event });
+            let turnwire = Some(CompletionNote { event, ..CompletionNote::default() });
             self.send(ChatCompletionChunk { turnwire, ..self.chunk(Vec::new()) });
         }
     }
@@ -276,10 +286,6 @@ impl ChatCompletions {
     }
 }
 
-fn note(ignored: Option<Vec<String>>) -> Option<CompletionNote> {
-    ignored.map(|ignored| CompletionNote { ignored: Some(ignored), event: None })
-}
-
 impl Projection for ChatCompletions {
     type Frame = CompletionFrame;
 
@@ -292,7 +298,16 @@ impl Projection for ChatCompletions {
                 self.message.begin_turn();
                 self.stream_event(recorded);
             }
-            Event::TurnAbandoned { .. } => {
+            Event::PartSkipped { turn, .. } => {
+                self.gaps.add(*turn);
+                self.stream_event(recorded);
+            }
+            Event::TurnRetried { turn, .. } => {
+                self.gaps.forget(*turn);
+                self.stream_event(recorded);
+            }
+            Event::TurnAbandoned { turn } => {
+                self.gaps.forget(*turn);
                 self.stream_event(recorded);
                 self.withdraw_turn();
             }
@@ -334,7 +349,7 @@ impl Projection for ChatCompletions {
             Event::RunFinished { outcome, usage } => self.end(outcome, *usage),
             Event::RunStarted | Event::MessageStarted { .. } => {}
             any_event!(
-                RunTakenOver TurnRetried PartSkipped TurnFinished DiscoveryStarted ToolsDiscovered
+                RunTakenOver TurnFinished DiscoveryStarted ToolsDiscovered
                 ApprovalRequested ApprovalResolved ToolStarted ToolTaskStarted ToolPhase
                 ToolProgressed ToolOutputAdded InputRequested InputResolved ToolStayedSilent
                 ToolRetried ToolFinished Unknown

@@ -204,6 +204,11 @@ pub struct CompletionNote {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub ignored: Option<Vec<String>>,
+    /// What the client has to know about the answer, such as a part of it that could not be read. In
+    /// a stream, on the chunk with the finish reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub warnings: Option<Vec<String>>,
     /// An event of the run. Only in streams with the profile `extended`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<RecordedEvent>, required = false)]

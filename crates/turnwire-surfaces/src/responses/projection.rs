@@ -27,7 +27,7 @@ use super::{
     shown_call::ShownCall,
     surface_data::{SurfaceData, include},
 };
-use crate::Projection;
+use crate::{Projection, gaps::Gaps};
 
 /// The set of events a client receives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,6 +55,7 @@ pub struct Responses {
     pub(super) n_open: usize,
     /// Length of the output when the latest turn started.
     turn_began_at: usize,
+    gaps: Gaps,
     begun: bool,
     over: bool,
 }
@@ -103,6 +104,7 @@ impl Responses {
                 frames,
             },
             turn_began_at: 0,
+            gaps: Gaps::default(),
             item_states: HashMap::new(),
             calls: HashMap::new(),
             order: Vec::new(),
@@ -157,12 +159,14 @@ impl Responses {
                 self.retry_turn(*turn, *attempt, reason, *delay_ms);
             }
             Event::PartSkipped { turn, bytes, reason } => {
+                self.gaps.add(*turn);
                 let (turn, bytes, failure) = (*turn, *bytes, FailureNote::from(reason));
                 let skipped = SkippedPart { turn, bytes, failure };
                 self.writer.send_own(ResponseEvent::PartSkipped(Box::new(skipped)));
             }
             Event::TurnAbandoned { turn } => {
                 let turn = *turn;
+                self.gaps.forget(turn);
                 let said = self.turn_began_at..self.writer.response.output.len();
                 self.writer.withdrawn.extend(said);
                 self.writer.send_own(ResponseEvent::TurnAbandoned(TurnEvent { turn }));
@@ -207,6 +211,7 @@ impl Responses {
     }
 
     fn retry_turn(&mut self, turn: u32, attempt: u32, reason: &Failure, delay_ms: u64) {
+        self.gaps.forget(turn);
         let failure = FailureNote::from(reason);
         let retry = TurnRetry { turn, attempt, failure, delay_ms };
         self.writer.send_own(ResponseEvent::TurnRetried(Box::new(retry)));
@@ -219,6 +224,9 @@ impl Responses {
         let writer = &mut self.writer;
         leave_out(&mem::take(&mut writer.withdrawn), &mut writer.response);
         writer.response.usage = Some(usage.into());
+        if let Some(warning) = self.gaps.warning() {
+            writer.response.warn(warning);
+        }
         match outcome {
             RunOutcome::Completed => {
                 writer.response.status = ResponseStatus::Completed;

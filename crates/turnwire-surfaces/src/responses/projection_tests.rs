@@ -662,6 +662,44 @@ fn a_background_run_is_queued_first() {
     );
 }
 
+/// A part that could not be read, in the current turn of a story.
+fn skipped(turn: u32) -> Event {
+    let reason = Failure::new("model_unreadable", "a part could not be read");
+    Event::PartSkipped { turn, bytes: 40, reason }
+}
+
+/// The metadata of the final response.
+fn metadata(story: Story) -> Value {
+    let story = story.turn_done(Finish::Answered).ended(RunOutcome::Completed);
+    to_json(&told(story, Profile::Strict).1)["metadata"].clone()
+}
+
+/// A gap is told with the final response, in a text that fits a value of metadata.
+#[test]
+fn a_gap_is_told_at_the_end() {
+    let request = || asking(json!({ "metadata": { "mine": "stays" } }));
+    let begun = || Story::of(request()).turn().says(&["It"]);
+    assert_eq!(metadata(begun()), json!({ "mine": "stays" }));
+    let one = "model_unreadable: a part of the model's answer could not be read and is missing";
+    let expected = json!({ "mine": "stays", "turnwire_warnings": one });
+    assert_eq!(metadata(begun().then(skipped(1))), expected);
+    let all = (0..16).fold(begun(), |story, _| story.then(skipped(1)));
+    let told = metadata(all)["turnwire_warnings"].as_str().unwrap().to_owned();
+    assert!(told.contains("16 parts") && told.chars().count() <= 512, "{told}");
+}
+
+/// What could not be read in an attempt that was thrown away is missing nowhere.
+#[test]
+fn gaps_of_a_withdrawn_turn_are_not_told() {
+    let reason = Failure::new("model_broke_off", "the stream ended");
+    let retried = Event::TurnRetried { turn: 1, attempt: 2, reason, delay_ms: 0 };
+    let asked_again = Story::new().turn().then(skipped(1)).then(retried).says(&["It"]);
+    assert_eq!(metadata(asked_again), json!({}));
+    let died = Story::new().turn().then(skipped(1)).then(Event::taken_over(2));
+    let died = died.then(Event::TurnAbandoned { turn: 1 });
+    assert_eq!(metadata(died.then(Event::TurnStarted { turn: 1 }).says(&["It"])), json!({}));
+}
+
 /// R1: the extended profile has additional events, for every kind of tool.
 #[test]
 fn the_extended_profile_tells_of_functions() {

@@ -18,6 +18,9 @@ use super::{
 };
 use crate::usage_note::UsageNote;
 
+/// Key of the metadata with warnings about the answer.
+const WARNINGS: &str = "turnwire_warnings";
+
 /// A response.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Response {
@@ -90,7 +93,8 @@ pub struct Response {
     /// `user` of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Key-value pairs set by the client.
+    /// Key-value pairs set by the client. If a part of the model's answer could not be read,
+    /// `turnwire_warnings` is among them at the end.
     #[schema(value_type = Object)]
     pub metadata: Value,
     /// The conversation of the response. Missing if it belongs to none.
@@ -244,6 +248,13 @@ impl From<Usage> for ResponseUsage {
 }
 
 impl Response {
+    /// Says something about the answer where the official format has room for it.
+    pub(super) fn warn(&mut self, warning: String) {
+        if let Some(pairs) = self.metadata.as_object_mut() {
+            pairs.insert(WARNINGS.to_owned(), Value::String(warning));
+        }
+    }
+
     /// The response to `request`, before its run starts.
     pub(super) fn new(run_id: &RunId, created: Timestamp, request: &RunRequest) -> Self {
         let surface_data = SurfaceData(&request.surface_data);
