@@ -10,7 +10,7 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Request},
     http::{HeaderMap, Method, request::Parts},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use turnwire_contract::IdempotencyKey;
 use utoipa::IntoParams;
 
@@ -43,12 +43,31 @@ impl FromRequest<App> for KeyedBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> Result<Self> {
-        let (parts, sent) = request.into_parts();
-        let given = given(&parts.headers)?;
-        let bytes = body::read(sent, app).await?;
-        let key = given.map(|key| idempotency_key(key, &parts.method, parts.uri.path(), &bytes));
+        let (bytes, key) = read(request, app).await?;
         Ok(Self { body: body::parse(&bytes, app)?, key })
     }
+}
+
+/// The same for a body that may be empty, which is read as an empty object.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct OptionalBody(pub(crate) KeyedBody);
+
+impl FromRequest<App> for OptionalBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self> {
+        let (bytes, key) = read(request, app).await?;
+        let body = if bytes.is_empty() { json!({}) } else { body::parse(&bytes, app)? };
+        Ok(Self(KeyedBody { body, key }))
+    }
+}
+
+async fn read(request: Request, app: &App) -> Result<(Vec<u8>, Option<IdempotencyKey>)> {
+    let (parts, sent) = request.into_parts();
+    let given = given(&parts.headers)?;
+    let bytes = body::read(sent, app).await?;
+    let key = given.map(|key| idempotency_key(key, &parts.method, parts.uri.path(), &bytes));
+    Ok((bytes, key))
 }
 
 /// The idempotency key of a request whose body is empty or not relevant.

@@ -24,7 +24,7 @@ use crate::{
     answers::GivenReply,
     client_error::ClientError,
     connection::HeldPermits,
-    idempotency::{IdempotencyKeyHeader, OptionalIdempotencyKey},
+    idempotency::{IdempotencyKeyHeader, KeyedBody, OptionalBody},
     range::{Range, range_of},
     retry::retry_of,
     runs::{CommandResult, find},
@@ -59,13 +59,24 @@ async fn cancel_call(
     Ok(Json(CommandResult { run_id: id, done }))
 }
 
+/// How a call is retried.
+#[derive(Debug, Deserialize, ToSchema)]
+struct CallRetry {
+    /// Arguments to use instead of the model's. If they do not match the schema of the tool, the
+    /// call ends as `invalid_arguments`, and the model is told.
+    #[schema(value_type = Option<Object>)]
+    arguments: Option<Map<String, Value>>,
+}
+
 /// Retry a call that ended without success.
 ///
-/// Starts a new run, which begins with the call. The earlier run must have ended.
+/// Starts a new run, which begins with the call. The earlier run must have ended. The body may be
+/// empty.
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/calls/{call_id}/retry",
     params(IdempotencyKeyHeader),
+    request_body = Option<CallRetry>,
     responses(
         (status = 200, description = "The new run, which starts with the call", body = CommandResult),
         (status = 409, description = "The run is still in progress, or the call cannot be retried"),
@@ -75,13 +86,14 @@ async fn retry_call(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
-    OptionalIdempotencyKey(key): OptionalIdempotencyKey,
+    OptionalBody(KeyedBody { body, key }): OptionalBody,
 ) -> Result<Json<CommandResult>> {
+    let CallRetry { arguments } = typed(body)?;
     let run_id = find(&app, &caller, &id).await?;
     let handle = if let Some(handle) = app.find_by_key(caller.tenant(), key.as_ref()).await? {
         handle
     } else {
-        let run = retry_of(&app, &caller, &run_id, &CallId::new(call_id)).await?;
+        let run = retry_of(&app, &caller, &run_id, &CallId::new(call_id), arguments).await?;
         app.start(&caller, run, StartOptions { idempotency_key: key, ..StartOptions::default() })
             .await?
     };

@@ -20,6 +20,7 @@ use futures::{
     stream::FuturesUnordered,
 };
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, error};
 use turnwire_contract::{
@@ -198,7 +199,9 @@ impl Chat {
                 };
                 self.done(was_at_work, "the call is not running").await
             }
-            WsRequest::ToolRetry { tool_call_id } => self.retry(&tool_call_id).await,
+            WsRequest::ToolRetry { tool_call_id, arguments } => {
+                self.retry(&tool_call_id, arguments).await
+            }
             WsRequest::Approval { tool_call_id, approved, reason, arguments, remember } => {
                 let answer = approval(approved, reason, arguments, remember).by(BY);
                 let Some(run_id) = self.last_run.clone() else { return self.not_asked().await };
@@ -338,11 +341,15 @@ impl Chat {
         }
     }
 
-    async fn retry(&mut self, call_id: &CallId) -> Result<(), Disconnected> {
+    async fn retry(
+        &mut self,
+        call_id: &CallId,
+        arguments: Option<Map<String, Value>>,
+    ) -> Result<(), Disconnected> {
         let Some(run_id) = self.last_run.clone() else {
             return self.refuse(ErrorCode::InvalidFormat, "there is no call to retry").await;
         };
-        match retry_of(&self.app, &self.caller, &run_id, call_id).await {
+        match retry_of(&self.app, &self.caller, &run_id, call_id, arguments).await {
             Ok(run) => self.start_or_queue(run).await,
             Err(error) => self.refuse(ErrorCode::InvalidFormat, &error.message).await,
         }

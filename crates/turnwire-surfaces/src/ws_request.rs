@@ -50,6 +50,11 @@ pub enum WsRequest {
         /// ID of the tool call.
         #[schema(value_type = String)]
         tool_call_id: CallId,
+        /// Arguments to use instead of the model's. If they do not match the schema of the tool,
+        /// the call fails, and the model is told.
+        #[serde(default)]
+        #[schema(value_type = Option<Object>)]
+        arguments: Option<Map<String, Value>>,
     },
     /// Answers an `approval_request`.
     Approval {

@@ -89,7 +89,16 @@ fn calls_and_turns_can_be_steered() {
     );
     check(
         r#"{"type":"tool_retry","tool_call_id":"call_1"}"#,
-        WsRequest::ToolRetry { tool_call_id: tool_call_id.clone() },
+        WsRequest::ToolRetry { tool_call_id: tool_call_id.clone(), arguments: None },
+    );
+    let Value::Object(corrected) = json!({ "city": "Rome" }) else { unreachable!() };
+    check(
+        r#"{"type":"tool_retry","tool_call_id":"call_1","arguments":{"city":"Rome"}}"#,
+        WsRequest::ToolRetry { tool_call_id: tool_call_id.clone(), arguments: Some(corrected) },
+    );
+    check_refused(
+        r#"{"type":"tool_retry","tool_call_id":"call_1","arguments":"Rome"}"#,
+        "invalid type: string \"Rome\", expected a map",
     );
     check(
         r#"{"type":"approval","tool_call_id":"call_1","approved":true}"#,

@@ -357,6 +357,62 @@ async fn a_call_is_tried_again() {
     world.close().await;
 }
 
+/// S2-F4: a call that failed because of its arguments is tried again with corrected ones, over the
+/// socket and over HTTP: the tool gets these, and the model is asked about their result. A body is
+/// not needed for a retry that changes nothing.
+#[tokio::test]
+async fn a_call_is_tried_again_with_corrected_arguments() {
+    let turns = [
+        Turn::new().call("multiply", json!({ "a": "five", "b": 4 })),
+        Turn::new().text("It did not work."),
+        Turn::new().text("It is 20."),
+        Turn::new().text("It is 24."),
+        Turn::new().text("Still not."),
+    ];
+    let tool = multiply();
+    let world = Plan::new(turns).tool(tool.clone()).start().await;
+    let id = world.session().await;
+    let mut socket = world.socket("/ws/chat").await;
+    say(&mut socket, &id, "5 * 4?").await;
+    let messages = socket.until(is_over).await;
+    let failed = of_type(&messages, "error")[0]["tool_call_id"].clone();
+    assert_eq!(tool.n_calls(), 0, "the arguments do not fit the schema");
+    let (_, runs) = world.get("/v1/runs").await;
+    let run = runs["data"][0]["run_id"].as_str().unwrap();
+    let path = format!("/v1/runs/{run}/calls/{}/retry", failed.as_str().unwrap());
+
+    let corrected = json!({ "a": 5, "b": 4 });
+    socket
+        .send(json!({ "type": "tool_retry", "tool_call_id": failed, "arguments": corrected }))
+        .await;
+    let messages = socket.until(is_over).await;
+    assert_eq!(types(&messages), ["tool_start", "tool_complete", "token", "complete"]);
+    let input: Value = serde_json::from_str(messages[0]["tool_input"].as_str().unwrap()).unwrap();
+    assert_eq!((input, &messages[1]["tool_result"]), (corrected, &json!("20")));
+
+    let ended = async |retried: Value| {
+        let run = retried["run_id"].as_str().unwrap();
+        world.text(world.request(reqwest::Method::GET, &format!("/v1/runs/{run}/events"))).await;
+        world.get(&format!("/v1/runs/{run}")).await.1["calls"][0].clone()
+    };
+    let (_, retried) = world.post(&path, json!({ "arguments": { "a": 6, "b": 4 } })).await;
+    let call = ended(retried).await;
+    assert_eq!((&call["arguments"], &call["summary"]), (&json!("{\"a\":6,\"b\":4}"), &json!("24")));
+    let unchanged = world.text(world.request(reqwest::Method::POST, &path)).await;
+    let call = ended(serde_json::from_str(&unchanged).unwrap()).await;
+    assert_eq!((&call["arguments"], tool.n_calls()), (&json!("{\"a\":\"five\",\"b\":4}"), 2));
+
+    let (status, refused) = world.post(&path, json!({ "arguments": "all" })).await;
+    assert_eq!(
+        (status, &refused["error"]["param"]),
+        (reqwest::StatusCode::BAD_REQUEST, &json!("arguments"))
+    );
+    let large = json!({ "arguments": { "a": "x".repeat(300_000) } });
+    let (_, refused) = world.post(&path, large).await;
+    assert_eq!(refused["error"]["code"], "arguments_too_large");
+    world.close().await;
+}
+
 /// S2-F5, S2-Q2: the tools, for those who ask in the address or later.
 #[tokio::test]
 async fn the_tools_on_request() {
