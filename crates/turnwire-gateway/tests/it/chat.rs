@@ -171,6 +171,17 @@ async fn old_results_are_shortened() {
         assert_eq!(world.post("/chat", body).await.0, StatusCode::OK);
     }
     let prompts = world.model.prompts();
+    // Nothing is shortened while a turn of the chat is in progress: its second prompt begins with
+    // the whole first one, and has the new result in full.
+    for of_one_run in prompts.chunks(2) {
+        let [first, second] = of_one_run else { panic!("two prompts for each message") };
+        let (same, new) = second.items.split_at(first.items.len());
+        assert_eq!(same, first.items);
+        assert!(
+            matches!(&*new[1], turnwire_contract::Item::CallResult { output, .. } if output.len() == 5_000),
+            "{new:?}"
+        );
+    }
     let n_shortened = |prompt: &turnwire_contract::Prompt| {
         let wrong = turnwire_testkit::invariants::history_violations(prompt);
         assert!(wrong.is_empty(), "{wrong:?}");

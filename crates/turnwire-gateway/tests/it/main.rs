@@ -36,6 +36,7 @@ mod mcp_servers;
 mod metrics;
 mod native;
 mod openapi;
+mod progress;
 mod quotas;
 mod reading;
 mod refusals;
