@@ -83,7 +83,8 @@ pub(crate) async fn ask_model(run: &LiveRun, context: &RunContext) -> Result<Ste
             () = run.handover_requested() => return Ok(StepOutcome::Continue),
             () = sleep(delay) => {}
         }
-        recorder = TurnRecorder::new(run, context, turn);
+        let used_before = recorder.usage();
+        recorder = TurnRecorder { used_before, ..TurnRecorder::new(run, context, turn) };
         asked = recorder.ask().await;
     }
 }
@@ -181,7 +182,10 @@ struct TurnRecorder<'a> {
     has_spoken: bool,
     open_block: OpenBlock,
     calls: HashMap<u32, OpenCall>,
+    /// Usage of this attempt, as far as it is known.
     usage: Usage,
+    /// Usage of the attempts before it. The provider charges for them, too.
+    used_before: Usage,
     /// Number of unreadable parts.
     n_skipped: u32,
     to_record: Vec<Event>,
@@ -221,6 +225,7 @@ impl<'a> TurnRecorder<'a> {
             open_block: OpenBlock::Nothing,
             calls: HashMap::new(),
             usage: Usage::default(),
+            used_before: Usage::default(),
             n_skipped: 0,
             to_record: Vec::new(),
             remaining_bytes: state.remaining_turn_bytes(),
@@ -358,10 +363,20 @@ impl<'a> TurnRecorder<'a> {
                     self.add_arguments(key, text);
                 }
             }
-            ModelPart::Usage(usage) => self.usage = usage,
+            ModelPart::Usage(usage) => {
+                self.usage = usage;
+                self.run.state().note_usage(self.usage());
+            }
             ModelPart::Logprobs(_) | ModelPart::Unreadable { .. } | ModelPart::Finished(_) => {}
         }
         Ok(())
+    }
+
+    /// What all attempts at this turn have used, as far as it is known.
+    fn usage(&self) -> Usage {
+        let mut usage = self.used_before;
+        usage += self.usage;
+        usage
     }
 
     /// Counts an unreadable part. It is not output, so the turn can still be retried.
@@ -536,7 +551,7 @@ impl<'a> TurnRecorder<'a> {
                 *completeness = Completeness::Cut;
             }
         }
-        ends.push(Event::TurnFinished { turn: self.turn, finish, usage: self.usage });
+        ends.push(Event::TurnFinished { turn: self.turn, finish, usage: self.usage() });
         if has_gap {
             ends.extend(calls_not_carried_out(&after));
         }

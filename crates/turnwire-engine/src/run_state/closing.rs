@@ -1,7 +1,7 @@
 //! Events that close everything open: at the end of a turn or a run, and at a takeover.
 
 use turnwire_contract::{
-    Completeness, DiscoveryOutcome, Event, Finish, ItemId, LeftOut, RunOutcome, ToolOutcome, Usage,
+    Completeness, DiscoveryOutcome, Event, Finish, ItemId, LeftOut, RunOutcome, ToolOutcome,
 };
 
 use super::{OpenMessage, OpenReasoning, RunState, settling::INTERRUPTED};
@@ -72,12 +72,13 @@ impl RunState {
                 Event::ToolFinished { call_id: call.call_id.clone(), outcome, duration_ms: 0 }
             },
         ));
+        let mut usage = self.usage;
         if self.turn_is_open {
             let finish = Finish::Interrupted;
-            let usage = Usage::default();
-            events.push(Event::TurnFinished { turn: self.turn, finish, usage });
+            usage += self.open_usage;
+            events.push(Event::TurnFinished { turn: self.turn, finish, usage: self.open_usage });
         }
-        events.push(Event::RunFinished { outcome, usage: self.usage });
+        events.push(Event::RunFinished { outcome, usage });
         events
     }
 

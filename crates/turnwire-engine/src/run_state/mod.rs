@@ -117,6 +117,8 @@ pub struct RunState {
     is_fruitful: bool,
     asked_budgets: AskedBudgets,
     usage: Usage,
+    /// What is known of the usage of the open turn, which is in no event until the turn ends.
+    open_usage: Usage,
     /// Whether an event could not be decoded, which makes the state unreliable.
     is_unreadable: bool,
     outcome: Option<RunOutcome>,
@@ -227,6 +229,7 @@ impl RunState {
             is_fruitful: false,
             asked_budgets: AskedBudgets::default(),
             usage: Usage::default(),
+            open_usage: Usage::default(),
             is_unreadable: false,
             outcome: None,
         }
@@ -296,6 +299,12 @@ impl RunState {
     /// Returns the calls of the latest turn, in the model's order.
     pub(crate) fn call_ids(&self) -> impl Iterator<Item = &CallId> {
         self.calls.iter().map(|call| &call.call_id)
+    }
+
+    /// Notes what the open turn has used so far, all its attempts together, so that it is counted
+    /// however the turn ends.
+    pub(crate) fn note_usage(&mut self, usage: Usage) {
+        self.open_usage = usage;
     }
 
     /// Returns whether the latest turn has client-side calls.

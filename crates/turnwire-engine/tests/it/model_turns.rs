@@ -367,6 +367,38 @@ async fn usage_is_summed_over_turns() {
     assert_eq!(*total, expected);
 }
 
+/// A provider charges for an answer that breaks off, too: what is known of its usage is counted with
+/// the attempt that follows, and with the end of a run that has none.
+#[tokio::test(start_paused = true)]
+async fn what_a_broken_answer_used_is_counted() {
+    let usage =
+        |input_tokens, cost| Usage { input_tokens, cost_nanos: Some(cost), ..Usage::default() };
+    let used = |played: &Played| -> Vec<Usage> {
+        let of_event = |event: &Event| match event {
+            Event::TurnFinished { usage, .. } | Event::RunFinished { usage, .. } => Some(*usage),
+            _ => None,
+        };
+        played.events().filter_map(of_event).collect()
+    };
+    let breaks = |n| Turn::new().usage(usage(n, n)).usage(usage(2 * n, n)).breaks("reset");
+    let answer = || Turn::new().text("ok").usage(usage(5, 7));
+    let played = TestBench::new([breaks(100), away(None), breaks(1_000), answer()])
+        .request(|request| request.limits.model_attempts = 4)
+        .play()
+        .await;
+    assert_eq!(played.outcome, RunOutcome::Completed);
+    assert_eq!(used(&played), [usage(2_205, 1_107); 2]);
+
+    let gives_up = TestBench::new([breaks(100), breaks(1_000), breaks(1_000)]).play().await;
+    assert_eq!(code(&gives_up), "model_broke_off");
+    assert_eq!(used(&gives_up), [usage(4_200, 2_100); 2]);
+
+    let spoke = Turn::new().usage(usage(3, 4)).text("I was").breaks("reset");
+    let cut = TestBench::new([calls(&["t"]).usage(usage(10, 10)), spoke]).tool(returns("t", "x"));
+    let cut = cut.play().await;
+    assert_eq!(used(&cut), [usage(10, 10), usage(3, 4), usage(13, 14)]);
+}
+
 /// Many parts at once are all recorded, each as an event of its own (S4-1).
 #[tokio::test(start_paused = true)]
 async fn a_fast_model_loses_nothing() {
