@@ -31,6 +31,7 @@ mod file_inputs;
 mod files;
 mod health;
 mod idempotency;
+mod identity_provider;
 mod lifecycle;
 mod mcp_servers;
 mod metrics;

@@ -220,7 +220,7 @@ fn chatty() -> Plan {
     })
 }
 
-fn accept_tokens(options: &mut AppOptions, provider: &IdentityProvider) {
+pub(crate) fn accept_tokens(options: &mut AppOptions, provider: &IdentityProvider) {
     let oidc = Oidc::new(OidcOptions {
         issuer: provider.issuer(),
         audiences: vec!["turnwire".to_owned()],
@@ -229,7 +229,12 @@ fn accept_tokens(options: &mut AppOptions, provider: &IdentityProvider) {
     options.auth.tokens = Some(Arc::new(oidc.unwrap()));
 }
 
-fn token_of(provider: &IdentityProvider, tenant: &str, scopes: &[Scope], more: Value) -> String {
+pub(crate) fn token_of(
+    provider: &IdentityProvider,
+    tenant: &str,
+    scopes: &[Scope],
+    more: Value,
+) -> String {
     let scopes: Vec<&str> = scopes.iter().map(Scope::as_str).collect();
     let mut claims =
         provider.claims("turnwire", json!({ "org": tenant, "scope": scopes.join(" ") }));

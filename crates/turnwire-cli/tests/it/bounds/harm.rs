@@ -95,7 +95,7 @@ pub(super) async fn busy() -> HostileMcp {
         Some(match request.pointer("/params/name")?.as_str()? {
             "huge" => Answer::Long(160 * MIB),
             "whole" => {
-                let text = "w".repeat(15 * MIB);
+                let text = "w".repeat(8 * MIB);
                 Answer::Result(json!({ "content": [{ "type": "text", "text": text }] }))
             }
             "error" => Answer::Status(500, "application/json", 640 * KIB),
