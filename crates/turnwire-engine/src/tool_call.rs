@@ -366,7 +366,7 @@ impl CallExecution<'_> {
             tokio::select! {
                 biased;
                 () = self.token.cancelled() => {
-                    if !self.run.left().is_cancelled() {
+                    if !self.run.is_left() {
                         let _ = Box::pin(timeout(STOP_GRACE, &mut task.0)).await;
                     }
                     return Ok(AttemptOutcome::Over(ToolOutcome::Cancelled));
@@ -442,7 +442,7 @@ impl CallExecution<'_> {
         time_allowed: Duration,
         sender: mpsc::Sender<ToolMessage>,
     ) -> AbortOnDrop {
-        let (token, left) = (self.token.clone(), self.run.left().clone());
+        let (token, left) = (self.token.clone(), self.run.left());
         let link = Arc::new(CallChannel { sender, token, left });
         let (run_id, call_id) = (self.run.id().clone(), self.call_id.clone());
         let begun = self.run.state().call(self.call_id).and_then(|call| call.task.clone());
@@ -595,9 +595,9 @@ impl Drop for AbortOnDrop {
 /// The engine's end of a tool's context.
 struct CallChannel {
     sender: mpsc::Sender<ToolMessage>,
-    /// Also cancelled when the run is left; `left` is cancelled before.
+    /// Also cancelled when the run is left; `left` is set before.
     token: CancellationToken,
-    left: CancellationToken,
+    left: Arc<AtomicBool>,
 }
 
 impl CallChannel {
@@ -659,7 +659,7 @@ impl CallLink for CallChannel {
     }
 
     fn is_left(&self) -> bool {
-        self.left.is_cancelled()
+        self.left.load(Ordering::Acquire)
     }
 }
 

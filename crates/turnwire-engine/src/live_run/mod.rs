@@ -21,7 +21,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Notify, oneshot, watch},
+    sync::{Notify, SetOnce, oneshot, watch},
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
@@ -64,9 +64,9 @@ pub struct LiveRun {
     worked: Mutex<WorkTime>,
     paused: Notify,
     stop: CancellationToken,
-    /// This worker has given the run up, and another one continues it: calls are dropped, but not
-    /// cancelled.
-    left: CancellationToken,
+    /// Whether this worker gave the run up: another one has it, or may have it. Shared with the calls,
+    /// which are dropped then, but not cancelled.
+    left: Arc<AtomicBool>,
     /// Requests a handover: this worker stops at the next safe point, and another one claims the
     /// run.
     leave: CancellationToken,
@@ -85,7 +85,7 @@ pub struct LiveRun {
     repliers: Mutex<HashMap<InputId, oneshot::Sender<Reply>>>,
     /// Whether the [`RunEnd`] was stored in the batch of the end event.
     run_end_is_stored: AtomicBool,
-    persisted: CancellationToken,
+    persisted: SetOnce<()>,
     // Boxed, like the quotas, because most runs have none, and many wait at once.
     first_reader: Option<Box<FirstReader>>,
     /// Counts what the run uses, for its tenant and the holder of its key.
@@ -106,8 +106,6 @@ struct PendingBatch {
     last: Seq,
     /// Whether the end event has a seq. No event may follow it.
     is_over: bool,
-    /// Whether another worker has the run, or may have it.
-    is_relinquished: bool,
     /// Why the journal rejected an event. Every further append fails with it, except the one that
     /// ends the run.
     rejected: Option<String>,
@@ -200,7 +198,6 @@ impl LiveRun {
             waiting: Mutex::new(PendingBatch {
                 last: head,
                 is_over: false,
-                is_relinquished: false,
                 rejected: None,
                 events: Vec::new(),
                 run_end: None,
@@ -213,7 +210,7 @@ impl LiveRun {
             paused: Notify::new(),
             state: Mutex::new(state),
             stop: CancellationToken::new(),
-            left: CancellationToken::new(),
+            left: Arc::default(),
             leave: CancellationToken::new(),
             lease_end: None,
             is_ephemeral: false,
@@ -224,7 +221,7 @@ impl LiveRun {
             asked: Notify::new(),
             repliers: Mutex::default(),
             run_end_is_stored: AtomicBool::new(false),
-            persisted: CancellationToken::new(),
+            persisted: SetOnce::new(),
             first_reader: None,
             quotas: None,
         }
@@ -488,7 +485,7 @@ impl LiveRun {
         }
         for event in events {
             let seq = waiting.last.next();
-            if waiting.is_over || waiting.is_relinquished {
+            if waiting.is_over || self.is_left() {
                 return Err(JournalError::Conflict { run_id: self.id.clone(), seq });
             }
             waiting.is_over = event.ends_the_run();

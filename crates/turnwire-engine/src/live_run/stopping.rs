@@ -1,6 +1,13 @@
 //! Stop, handover and release of a run.
 
-use std::{convert::Infallible, future::pending, sync::atomic::Ordering};
+use std::{
+    convert::Infallible,
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -54,14 +61,20 @@ impl LiveRun {
     /// Drops the run at once: nothing more is appended, and all its tasks are stopped. Its calls are
     /// not cancelled, because another worker may continue them.
     pub(crate) fn relinquish(&self) {
-        lock(&self.waiting).is_relinquished = true;
-        self.left.cancel();
+        let waiting = lock(&self.waiting);
+        self.left.store(true, Ordering::Release);
+        drop(waiting);
         self.stop.cancel();
     }
 
-    /// Returns the token that is cancelled when this worker gives the run up.
-    pub(crate) fn left(&self) -> &CancellationToken {
-        &self.left
+    /// Returns whether this worker gave the run up.
+    pub(crate) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+
+    /// Returns what a call reads to know whether this worker gave its run up.
+    pub(crate) fn left(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.left)
     }
 
     /// Waits while the lease is expired: another worker may have claimed the run.
@@ -115,12 +128,12 @@ impl LiveRun {
 
     /// Signals that the run has ended and everything is stored.
     pub(crate) fn mark_persisted(&self) {
-        self.persisted.cancel();
+        let _ = self.persisted.set(());
     }
 
     /// Waits until the run has ended and everything is stored.
     pub(crate) async fn persisted(&self) {
-        self.persisted.cancelled().await;
+        self.persisted.wait().await;
     }
 
     /// Creates the cancellation token of a call, a child of the run's token.

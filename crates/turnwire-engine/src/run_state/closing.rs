@@ -75,8 +75,9 @@ impl RunState {
         let mut usage = self.usage;
         if self.turn_is_open {
             let finish = Finish::Interrupted;
-            usage += self.open_usage;
-            events.push(Event::TurnFinished { turn: self.turn, finish, usage: self.open_usage });
+            let open_usage = self.open_usage.as_deref().copied().unwrap_or_default();
+            usage += open_usage;
+            events.push(Event::TurnFinished { turn: self.turn, finish, usage: open_usage });
         }
         events.push(Event::RunFinished { outcome, usage });
         events

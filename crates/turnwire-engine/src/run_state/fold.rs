@@ -189,7 +189,7 @@ impl RunState {
         self.turn_is_open = false;
         self.last_finish = Some(finish);
         self.usage += usage;
-        self.open_usage = Usage::default();
+        self.open_usage = None;
         let said = std::mem::take(&mut self.said);
         if finish == Finish::Interrupted {
             self.added.extend(said);

@@ -118,7 +118,8 @@ pub struct RunState {
     asked_budgets: AskedBudgets,
     usage: Usage,
     /// What is known of the usage of the open turn, which is in no event until the turn ends.
-    open_usage: Usage,
+    /// Boxed, because it is there for a moment, and many runs wait.
+    open_usage: Option<Box<Usage>>,
     /// Whether an event could not be decoded, which makes the state unreliable.
     is_unreadable: bool,
     outcome: Option<RunOutcome>,
@@ -229,7 +230,7 @@ impl RunState {
             is_fruitful: false,
             asked_budgets: AskedBudgets::default(),
             usage: Usage::default(),
-            open_usage: Usage::default(),
+            open_usage: None,
             is_unreadable: false,
             outcome: None,
         }
@@ -304,7 +305,7 @@ impl RunState {
     /// Notes what the open turn has used so far, all its attempts together, so that it is counted
     /// however the turn ends.
     pub(crate) fn note_usage(&mut self, usage: Usage) {
-        self.open_usage = usage;
+        self.open_usage = Some(Box::new(usage));
     }
 
     /// Returns whether the latest turn has client-side calls.
