@@ -228,7 +228,7 @@ function Bottom({ id, chat, change, active, waiting, isLost, onSend }: BottomPro
         isStopping={pending === "stop"}
         queued={chat.queue}
         files={chat.files}
-        onFile={(name, mediaType, url) => void attach(id, name, mediaType, url)}
+        onFile={(name, mediaType, url) => attach(id, name, mediaType, url)}
         onRemove={(file) => change((now) => ({ ...now, files: now.files.filter((one) => one.id !== file) }))}
         onUnqueue={() => change(takeBack)}
         picker={<Picker id={id} model={view?.model || (runs.value[0]?.model ?? "")} />}

@@ -18,7 +18,7 @@ async function readFiles(used: number, list: FileList | null | undefined, add: C
   for (const file of [...(list ?? [])]) {
     room -= file.size;
     if (room < 0) return `${file.name} is too large: all files together may have 2.9 MB.`;
-    add(file.name || "pasted", mediaTypeOf(file), await dataUrl(file));
+    await add(file.name || "pasted", mediaTypeOf(file), await dataUrl(file));
   }
   return "";
 }
@@ -48,7 +48,7 @@ export interface ComposerProps {
   queued: Message | undefined;
   onUnqueue: () => void;
   files: readonly Attachment[];
-  onFile: (name: string, mediaType: string, url: string) => void;
+  onFile: (name: string, mediaType: string, url: string) => Promise<void>;
   onRemove: (id: string) => void;
   /** What the thread uses, to be changed. */
   picker: JSX.Element;
@@ -59,8 +59,18 @@ export function Composer(props: ComposerProps): JSX.Element {
   const { draft, onDraft, onSend, onStop, isRunning, isStopping, queued, files } = props;
   const [problem, setProblem] = useState("");
   const [isOver, setIsOver] = useState(false);
-  const add = (list: FileList | null | undefined) =>
-    void readFiles(files.reduce((sum, one) => sum + one.url.length * 0.75, 0), list, props.onFile).then(setProblem, () => setProblem("The file cannot be read."));
+  // Why the last files were not attached, once they are read. A message waits for its files.
+  const reading = useRef<Promise<string> | undefined>(undefined);
+  const add = (list: FileList | null | undefined) => {
+    const used = files.reduce((sum, one) => sum + one.url.length * 0.75, 0);
+    const read = readFiles(used, list, props.onFile).catch(() => "The file cannot be read.");
+    reading.current = read;
+    void read.then((why) => {
+      setProblem(why);
+      if (reading.current === read) reading.current = undefined;
+    });
+  };
+  const submit = () => void (reading.current ? reading.current.then((why) => why || onSend()) : onSend());
   const field = useRef<HTMLTextAreaElement>(null);
   useLayoutEffect(() => {
     const element = field.current;
@@ -83,7 +93,7 @@ export function Composer(props: ComposerProps): JSX.Element {
       }}
       onSubmit={(event) => {
         event.preventDefault();
-        onSend();
+        submit();
       }}
     >
       {queued ? (
@@ -127,7 +137,7 @@ export function Composer(props: ComposerProps): JSX.Element {
           if (isComposing(event)) return;
           typed.at = performance.now();
           if (event.key === "Escape") props.onEscape();
-          else if (event.key === "Enter" && !event.shiftKey) onSend();
+          else if (event.key === "Enter" && !event.shiftKey) submit();
           else return;
           event.preventDefault();
         }}

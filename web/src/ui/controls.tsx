@@ -80,7 +80,7 @@ export function useNow(on: boolean, everyMs = 1000): number {
 }
 
 /** A command that the server has not answered for so long is said to be without an answer. */
-const LATE_MS = 2500;
+const LATE_MS = 2000;
 
 /** Whether `on` has been so for longer than an answer should take. */
 export function useLate(on: boolean): boolean {

@@ -82,6 +82,21 @@ test("a picture and a text go with a message, to the model that was picked", asy
   assert.deepEqual(input[0].content.map(({ type }) => type), ["text", "image", "file"]);
 });
 
+test("a message waits for the files that are still read", async (world) => {
+  const page = await world.page();
+  await page.evaluate(() => {
+    const read = FileReader.prototype.readAsDataURL;
+    FileReader.prototype.readAsDataURL = function slow(file) {
+      setTimeout(() => read.call(this, file), 500);
+    };
+  });
+  await page.locator("input[type=file]").setInputFiles([{ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("hello") }]);
+  await ask(page, script({ text: "Read it." }));
+  await says(page, "Read it.");
+  const { input } = await requestOf(world, page);
+  assert.deepEqual(input[0].content.map(({ type }) => type), ["text", "file"]);
+});
+
 test("a run that finished while the page was closed says so", async (world) => {
   const page = await world.page();
   await ask(page, script({ calls: [call("slow", { seconds: 1, steps: 4 })] }, { text: "Here is the answer." }));
