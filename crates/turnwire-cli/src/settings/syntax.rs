@@ -59,37 +59,65 @@ fn twice(
     Some((child(&below(&path, found, span.start), key), false))
 }
 
+/// A table of the file: the line where it begins, the index of the table that it is in, its key there
+/// and its place in a list. Paths are made for few of them, because they may be long.
+struct Place<'a> {
+    begin: usize,
+    parent: usize,
+    key: &'a str,
+    n: Option<usize>,
+    table: &'a DeTable<'a>,
+}
+
 /// The table that the line at `place` belongs to, with its own line and path.
 fn innermost<'a>(
     document: &'a DeTable<'a>,
     lines: &Lines,
     place: usize,
 ) -> Option<(usize, String, &'a DeTable<'a>)> {
-    let mut tables = vec![(0, String::new(), document)];
-    let mut n_seen = 0;
-    while let Some((_, path, table)) = tables.get(n_seen).cloned() {
-        n_seen += 1;
+    let mut tables = vec![Place { begin: 0, parent: 0, key: "", n: None, table: document }];
+    let mut parent = 0;
+    while let Some(&Place { table, .. }) = tables.get(parent) {
         for (key, value) in table {
-            let path = child(&path, key.get_ref());
+            let found = |value: &'a Spanned<DeValue<'a>>, n| {
+                let (begin, table) = (lines.at(value.span().start), value.get_ref().as_table()?);
+                Some(Place { begin, parent, key: key.get_ref(), n, table })
+            };
             match value.get_ref() {
-                DeValue::Table(table) => {
-                    tables.push((lines.at(value.span().start), path, table));
-                }
                 DeValue::Array(list) => {
-                    let found = list.iter().enumerate().filter_map(|(n, value)| {
-                        let table = value.get_ref().as_table()?;
-                        Some((lines.at(value.span().start), format!("{path}[{n}]"), table))
-                    });
-                    tables.extend(found);
+                    let list = list.iter().enumerate();
+                    tables.extend(list.filter_map(|(n, value)| found(value, Some(n))));
                 }
-                _ => {}
+                _ => tables.extend(found(value, None)),
             }
         }
+        parent += 1;
     }
     let line = lines.at(place);
-    let before = tables.into_iter().filter(|(begin, ..)| *begin <= line);
+    let before = tables.iter().enumerate().filter(|(_, found)| found.begin <= line);
     // Of tables that begin in the same line, the last one is the innermost.
-    before.enumerate().max_by_key(|(n, (begin, ..))| (*begin, *n)).map(|(_, found)| found)
+    let (n, found) = before.max_by_key(|(n, found)| (found.begin, *n))?;
+    Some((found.begin, path_of(&tables, n), found.table))
+}
+
+fn path_of(tables: &[Place<'_>], n: usize) -> String {
+    let mut parts = Vec::new();
+    let mut at = n;
+    while at > 0
+        && let Some(Place { parent, key, n, .. }) = tables.get(at)
+    {
+        parts.push((key, n));
+        at = *parent;
+    }
+    let mut path = String::new();
+    for (key, n) in parts.into_iter().rev() {
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(&told_key(key));
+        path.extend(n.map(|n| format!("[{n}]")));
+    }
+    path
 }
 
 /// The path of the inline table around `place`.
