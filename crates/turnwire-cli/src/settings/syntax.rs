@@ -101,23 +101,16 @@ fn innermost<'a>(
 }
 
 fn path_of(tables: &[Place<'_>], n: usize) -> String {
-    let mut parts = Vec::new();
-    let mut at = n;
+    let (mut path, mut at) = (Path::new(), n);
     while at > 0
         && let Some(Place { parent, key, n, .. }) = tables.get(at)
     {
-        parts.push((key, n));
+        path.extend(n.map(|n| format!("[{n}]")));
+        path.push(told_key(key).into_owned());
         at = *parent;
     }
-    let mut path = String::new();
-    for (key, n) in parts.into_iter().rev() {
-        if !path.is_empty() {
-            path.push('.');
-        }
-        path.push_str(&told_key(key));
-        path.extend(n.map(|n| format!("[{n}]")));
-    }
-    path
+    path.reverse();
+    told_path(&path)
 }
 
 /// The path of the inline table around `place`.
